@@ -1,0 +1,120 @@
+"""The contracts between the layers: engines (sans-I/O), the port that a driver gives to a cycle, wake-ups.
+
+Bytes in, events out, time as an argument, no I/O. Nothing here waits; a cycle waits only on a `Wakeup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from .events import Event
+
+NEVER = float("inf")
+"""The deadline of an engine that waits for nothing."""
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+class Engine(Protocol):
+    """One connection's protocol state. `now` is monotonic seconds and only ever grows."""
+
+    deadline: float
+    """When `expire` must be called, in `now` time; `NEVER` while the engine waits for nothing."""
+    wants_read: bool
+    """False while more input would only pile up: the driver stops reading the socket."""
+    half_closed: bool
+    """Send FIN once the output is flushed, and go on reading (lingering close, RFC 9112 section 9.6)."""
+    closing: bool
+    """Close the socket once the output is flushed."""
+
+    def receive(self, data: bytes, now: float) -> list[Event]:
+        """Take octets from the peer; ``b""`` is EOF. A peer's fault comes back as an event."""
+        ...
+
+    def expire(self, now: float) -> list[Event]:
+        """The deadline has passed."""
+        ...
+
+    def take_output(self) -> list[bytes]:
+        """Hand over, and forget, what is to be written, in order."""
+        ...
+
+
+class HttpEngine(Engine, Protocol):
+    """An engine that speaks HTTP. Wrong use by the application raises `LocalProtocolError`."""
+
+    def advance(self, now: float) -> list[Event]:
+        """Go on after a response was completed: the next pipelined request, or the idle deadline."""
+        ...
+
+    def stop(self, now: float) -> None:
+        """Answer what is in progress, with ``Connection: close``; close at once if nothing is."""
+        ...
+
+    def continue_body(self, stream: int) -> None:
+        """The application waits for the body: queue 100 (Continue) if the peer waits for it."""
+        ...
+
+    def send_informational(self, stream: int, status: int, headers: RawHeaders) -> None:
+        """Queue an interim (1xx) response."""
+        ...
+
+    def start_response(self, stream: int, status: int, headers: RawHeaders, trailers: bool) -> None:
+        """Set status and fields; they leave with the first body octets, or the end."""
+        ...
+
+    def send_body(self, stream: int, data: bytes, more: bool) -> None:
+        """Queue response content; ``more=False`` completes it (unless trailers were announced)."""
+        ...
+
+    def reserve_body(self, stream: int, size: int, more: bool) -> bytes:
+        """Queue the framing for `size` octets that the driver writes itself (sendfile).
+
+        Returns what must follow those octets on the wire.
+        """
+        ...
+
+    def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> None:
+        """Queue trailer fields; ``more=False`` completes the response."""
+        ...
+
+    def fail_response(self, stream: int) -> int:
+        """The application failed: 500 if nothing was sent yet, else visible truncation.
+
+        Returns the status that the peer sees.
+        """
+        ...
+
+
+class Wakeup(Protocol):
+    """What a cycle waits on. One wake-up serves any number of waiters."""
+
+    def set(self) -> None:
+        """Wake all who wait now."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait for the next `set`."""
+        ...
+
+
+class Port(Protocol):
+    """What a driver offers to a cycle: the way out, and a way to wait."""
+
+    writable: bool
+    """False while more than the high-water mark waits for the peer."""
+
+    def wakeup(self) -> Wakeup:
+        """A fresh wake-up of this driver's kind."""
+        ...
+
+    def flush(self) -> None:
+        """Write what the engine has queued."""
+        ...
+
+    def consumed(self) -> None:
+        """The application took request body octets: reading may go on."""
+        ...

@@ -1,0 +1,74 @@
+"""What engines tell drivers. Plain values; past participles; bytes, not text.
+
+An engine never raises for a peer's fault: it queues the reply and returns `ConnectionFailed`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import RemoteProtocolError
+
+Headers = list[tuple[bytes, bytes]]
+"""Field lines in order: (lower-cased name, value without surrounding whitespace)."""
+
+
+@dataclass(slots=True)
+class RequestReceived:
+    """A whole, valid request head.
+
+    `stream` numbers the requests of one connection from 1. `target` is the request-target verbatim
+    (RFC 9112 section 3.2); `raw_path` and `query` are its parts, undecoded. `authority` is set only for the
+    absolute form, where it replaces Host. `complete` says that no body follows. `expects_continue`
+    says that the peer waits for a 100 (RFC 9110 section 10.1.1). `upgrade` is the Upgrade field's value when
+    the Connection field names it, else ``None``.
+    """
+
+    stream: int
+    method: bytes
+    target: bytes
+    raw_path: bytes
+    query: bytes
+    authority: bytes | None
+    version: bytes
+    headers: Headers
+    complete: bool
+    expects_continue: bool
+    upgrade: bytes | None
+
+
+@dataclass(slots=True)
+class BodyReceived:
+    """Decoded octets of the body of request `stream`.
+
+    `more` is false exactly once per body, on its last event, which also carries the trailer fields
+    (empty where there were none).
+    """
+
+    stream: int
+    data: bytes
+    more: bool
+    trailers: Headers
+
+
+@dataclass(slots=True)
+class PeerClosed:
+    """The peer has sent EOF after a whole request: it may still read the response (half-close)."""
+
+
+@dataclass(slots=True)
+class ConnectionFailed:
+    """The peer broke the protocol, a limit or a time-out; a reply is queued where one is possible.
+
+    `stream` is the request that was cut, or 0 when no request was in progress. `target` holds what is known
+    of a refused request line for the log: (method, target, version) or ``None``. `replied` is the
+    status that was queued for the peer, or 0 where it gets none.
+    """
+
+    error: RemoteProtocolError
+    stream: int
+    request_line: tuple[bytes, bytes, bytes] | None
+    replied: int
+
+
+Event = RequestReceived | BodyReceived | PeerClosed | ConnectionFailed

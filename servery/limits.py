@@ -1,0 +1,69 @@
+"""Every bound on what a peer controls: sizes in bytes, counts, times in seconds, each with its reason.
+
+This is the one table of these defaults: the engines enforce it, `config.py` maps flags onto it, and
+`--print-config` shows it. A time is never renewed by a single byte; see `Limits.body_min_rate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes (bytes), counts and times (seconds). ``None`` switches a limit off where that is allowed."""
+
+    # --- sizes and counts: one octet more is refused -------------------------------------------------
+    request_line: int = 8192
+    """Octets of method, target and version without CRLF. RFC 9112 section 3 asks for 8,000 at least; 414."""
+    field_count: int = 100
+    """Field lines of one head or trailer section: what gunicorn, granian and h2corn allow; 431."""
+    field_size: int = 16_384
+    """Octets of one field line without CRLF: room for SSO cookies, four times a browser's cookie; 431."""
+    head_size: int = 65_536
+    """Octets of the whole head: a few full-size fields at once, and a bound on memory per peer; 431."""
+    trailer_size: int = 8192
+    """Octets of a trailer section: trailers carry digests and grpc-status, not documents; 431."""
+    chunk_line: int = 1024
+    """Octets of one chunk-size line with its extensions, which nobody uses and which we ignore; 400."""
+    chunk_extensions: int = 16_384
+    """Octets of chunk extensions in one body, all together (RFC 9112 section 7.1.1 asks for a bound); 400."""
+    body_size: int | None = None
+    """Octets of a request body. Off: only the application knows its uploads, and it gets them streamed; 413."""
+    empty_lines: int = 4
+    """CRLFs skipped before a request line (RFC 9112 section 2.2): some old clients send one after a body; 400."""
+    read_ahead: int = 65_536
+    """Octets read beyond the request in progress before the socket is paused: a few pipelined requests."""
+    body_buffer: int = 65_536
+    """Octets of request body kept for an application that does not call receive() before pausing the socket."""
+    drain_size: int = 65_536
+    """Octets of unread request body that are read and dropped to keep a connection; more closes it."""
+    write_buffer: int = 65_536
+    """High-water mark: `send()` waits while more octets than this wait for the peer; low water is a quarter."""
+
+    # --- times -----------------------------------------------------------------------------------------
+    first_byte_timeout: float = 10.0
+    """From accept to the first octet: browsers open spare connections, but not for longer; silent close."""
+    head_timeout: float = 20.0
+    """From the first octet of a head to its end, in total: enough for 64 KiB on a very bad line; 408."""
+    body_timeout: float = 20.0
+    """Longest stall of a request body, and the grace before `body_min_rate` counts; 408."""
+    body_min_rate: int = 240
+    """Octets per second that a request body must reach on average after the grace: Kestrel's figure; 408."""
+    keep_alive_timeout: float = 5.0
+    """Idle time between two requests: uvicorn's figure, above most proxies' connect jitter; silent close."""
+    write_timeout: float = 30.0
+    """Longest time in which a peer takes nothing of what waits for it; then the connection is reset."""
+    linger_timeout: float = 2.0
+    """How long octets are read and dropped after a refusal so that the peer can read it (RFC 9112 9.6)."""
+
+    # --- the stop --------------------------------------------------------------------------------------
+    stream_grace: float = 5.0
+    """After the stop signal, how long a request may run before receive() tells it `http.disconnect`."""
+    graceful_timeout: float = 30.0
+    """After the stop signal, when requests still running are cancelled: Kubernetes kills after 30 s."""
+    cancel_timeout: float = 2.0
+    """How long cancelled requests may take to unwind before the server leaves them behind."""
+
+
+DEFAULTS = Limits()
