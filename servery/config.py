@@ -47,7 +47,8 @@ class Config:
 
     # --- Application ---------------------------------------------------------------------------------
     app: str | Callable[..., Any] | None = _row(None, "Application", Application(),  # noqa: RUF009
-        "import string of the application; without :ATTR, app and then application are tried",
+        "import string of the application; without :ATTR, app and application are tried",
+        unset="needed",
         why="only the user knows it")
     factory: bool = _row(False, "Application", Switch(),
         "ATTR is a function without arguments that makes the application",
