@@ -53,7 +53,7 @@ def load(argv_values: Mapping[str, object], environ: Mapping[str, str], file: st
             values[name], sources[name] = value, label
             on_purpose.add(name)
     if not values["reload"]:
-        _set_reload_aside(values, sources, argv_values)
+        on_purpose -= _set_reload_aside(values, sources, argv_values)
     # A file may spell out defaults, as --print-config does; who gives a flag or a variable means it.
     given = {name for name in changed(values) | on_purpose if values[name] is not None}
     conflict = find_conflict(values, given)
@@ -68,12 +68,15 @@ def flag(name: str, value: object = None) -> str:
     return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"
 
 
-def _set_reload_aside(values: dict[str, Any], sources: dict[str, str], argv: Mapping[str, object]) -> None:
+def _set_reload_aside(
+    values: dict[str, Any], sources: dict[str, str], argv: Mapping[str, object]
+) -> set[str]:
     """A project may keep its reload settings in a file for the days when --reload is given."""
-    for name in RELOAD_DETAILS:
-        if name not in argv and sources[name] != DEFAULT:
-            values[name] = SETTINGS[name].default
-            sources[name] = f"{DEFAULT} ({sources[name]} is for reload, which is off)"
+    aside = {name for name in RELOAD_DETAILS if name not in argv and sources[name] != DEFAULT}
+    for name in aside:
+        values[name] = SETTINGS[name].default
+        sources[name] = f"{DEFAULT} ({sources[name]} is for reload, which is off)"
+    return aside
 
 
 def _flags(argv_values: Mapping[str, object]) -> dict[str, tuple[str, object]]:
