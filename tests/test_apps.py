@@ -70,9 +70,6 @@ async def app(scope, receive, send):
 """
 
 
-# --- finding it --------------------------------------------------------------------------------------
-
-
 def test_the_current_directory_comes_first_on_the_path(project):
     write(project / "json_like_name.py", APP)
     loaded = load("json_like_name:app")
@@ -120,9 +117,6 @@ def test_a_callable_needs_no_import():
 def test_no_application():
     with pytest.raises(ConfigError, match="no application is named: set app"):
         load(None)
-
-
-# --- not finding it ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -227,9 +221,6 @@ def test_missing_attributes(project):
 def test_a_folder_without_init_is_told(project):
     (project / "folder").mkdir()
     assert f"(the folder {project / 'folder'}, without __init__.py)" in error_of("folder:app")
-
-
-# --- what it is --------------------------------------------------------------------------------------
 
 
 async def three(scope, receive, send):
@@ -371,9 +362,6 @@ def test_what_is_no_application(project):
         pass
 
     assert "cannot be called with (scope, receive, send)" in error_of(one)
-
-
-# --- factories ---------------------------------------------------------------------------------------
 
 
 def test_factory(project):
