@@ -34,15 +34,29 @@ class LogSettings(Protocol):
     """What `configure` reads of the configuration."""
 
     @property
-    def log_level(self) -> str: ...
+    def log_level(self) -> str:
+        """critical, error, warning, info, debug or trace."""
+        ...
+
     @property
-    def log_config(self) -> str | Mapping[str, Any] | None: ...
+    def log_config(self) -> str | Mapping[str, Any] | None:
+        """Path of a .toml or .json file for dictConfig, or its content; ``None`` for what is built in."""
+        ...
+
     @property
-    def use_colors(self) -> bool | None: ...
+    def use_colors(self) -> bool | None:
+        """``None``: on terminals that show them."""
+        ...
+
     @property
-    def access_log(self) -> bool: ...
+    def access_log(self) -> bool:
+        """Whether there is an access log."""
+        ...
+
     @property
-    def access_log_format(self) -> str: ...
+    def access_log_format(self) -> str:
+        """text, json or a template."""
+        ...
 
 
 def configure(config: LogSettings) -> None:
