@@ -17,17 +17,22 @@ LEAVES = frozenset({"errors", "limits", "events", "engine", "grammar", "_version
 ALLOWED: dict[str, frozenset[str]] = {
     "__init__": frozenset({"config", "server"}) | LEAVES,
     "__main__": frozenset({"cli"}),
-    "cli": frozenset({"config", "supervisor", "server", "selection", "apps"}) | LEAVES,
-    "supervisor": frozenset({"server", "sockets", "config", "logs"}) | LEAVES,
-    "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "logs", "config"}) | LEAVES,
+    "cli": frozenset({"config", "sources", "settings", "supervisor", "server", "selection", "apps"}) | LEAVES,
+    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs"}) | LEAVES,
+    "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"})
+    | LEAVES,
     "selection": frozenset({"http1", "drivers", "_speedups"}) | LEAVES,
     "drivers": frozenset({"asgi", "logs"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,
-    "config": LEAVES,
+    "settings": LEAVES,
+    "rules": LEAVES,
+    "config": frozenset({"settings", "rules"}) | LEAVES,
+    "sources": frozenset({"config", "settings", "rules"}) | LEAVES,
     "apps": frozenset({"config"}) | LEAVES,
     "logs": frozenset({"config"}) | LEAVES,
-    "sockets": frozenset({"config"}) | LEAVES,
+    "addresses": frozenset({"config"}) | LEAVES,
+    "sockets": frozenset({"config", "addresses"}) | LEAVES,
     "demo": frozenset({"_version"}),
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""
