@@ -1,4 +1,4 @@
-"""Every example runs as its first line says: a real process, asked over a real socket, stopped by a signal."""
+"""Every example runs as its first line says: a real process, a real socket, stopped by a signal."""
 
 from __future__ import annotations
 
