@@ -17,7 +17,8 @@ LEAVES = frozenset({"errors", "limits", "events", "engine", "grammar", "_version
 ALLOWED: dict[str, frozenset[str]] = {
     "__init__": frozenset({"config", "server"}) | LEAVES,
     "__main__": frozenset({"cli"}),
-    "cli": frozenset({"config", "sources", "settings", "supervisor", "server", "selection", "apps"}) | LEAVES,
+    "cli": frozenset({"config", "settings", "sources", "show", "supervisor", "server", "selection", "apps"})
+    | LEAVES,
     "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs"}) | LEAVES,
     "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"})
     | LEAVES,
@@ -29,7 +30,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "rules": LEAVES,
     "config": frozenset({"settings", "rules"}) | LEAVES,
     "sources": frozenset({"config", "settings", "rules"}) | LEAVES,
-    "apps": frozenset({"config"}) | LEAVES,
+    "show": frozenset({"config", "settings", "sources"}) | LEAVES,
+    "apps": frozenset({"config", "settings"}) | LEAVES,
     "logs": frozenset({"config"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
     "sockets": frozenset({"config", "addresses"}) | LEAVES,

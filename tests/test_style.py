@@ -50,12 +50,20 @@ def undocumented(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     if tree.body and not ast.get_docstring(tree):
         yield "module"
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def inherited(node: ast.ClassDef) -> set[str]:
+        """Methods that a base class in the same module documents."""
+        bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+        own = {child.name for base in bases for child in base.body if isinstance(child, FunctionNode)}
+        return own.union(*(inherited(base) for base in bases))
 
     def walk(node: ast.Module | ast.ClassDef) -> Iterator[str]:
+        documented = CONTRACTS | inherited(node) if isinstance(node, ast.ClassDef) else frozenset()
         for child in node.body:
             if not isinstance(child, ast.ClassDef | FunctionNode) or child.name.startswith("_"):
                 continue
-            is_contract = isinstance(node, ast.ClassDef) and child.name in CONTRACTS
+            is_contract = child.name in documented
             is_setter = any(isinstance(mark, ast.Attribute) for mark in child.decorator_list)
             if not (ast.get_docstring(child) or is_contract or is_setter):
                 yield f"line {child.lineno}: {child.name}"
@@ -107,3 +115,6 @@ def test_missing_docstrings_are_found() -> None:
     assert list(undocumented('"""D."""\nclass C:\n    """D."""\n    def m(self): ...')) == ["line 4: m"]
     assert list(undocumented('"""D."""\nclass _C:\n    def m(self): ...')) == []
     assert list(undocumented('"""D."""\nclass C:\n    """D."""\n    def receive(self): ...')) == []
+    base = '"""D."""\nclass B:\n    """D."""\n    def m(self):\n        """D."""\n'
+    assert list(undocumented(base + 'class C(B):\n    """D."""\n    def m(self): ...')) == []
+    assert list(undocumented(base + 'class C(B):\n    """D."""\n    def n(self): ...')) == ["line 8: n"]
