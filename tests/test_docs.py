@@ -66,14 +66,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+OTHERS = {"workers", "env_file", "engines", "check"}
+"""Flags that the pages name and that are not servery's: uvicorn's, pytest's, those of docs/build_reference.py."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_flags_in_the_documents_exist(page: Path) -> None:
-    """In commands that run servery, and in flags written as code."""
+    """Those written as code, and those in commands that run servery."""
     text = page.read_text("utf-8")
-    commands = re.findall(r"^.*\bservery (?:\S+:\S+|--).*$", text, re.MULTILINE)
-    found = {flag for line in commands for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", line)}
-    switches = {f"no_{name}" for name in SETTINGS}
-    known = (
-        SETTINGS.keys() | switches | {"config", "print_config", "check_config", "version", "verbose", "help"}
-    )
-    assert {flag for flag in found if flag.removeprefix("--").replace("-", "_") not in known} == set()
+    code = re.findall(r"`[^`\n]+`", text) + re.findall(r"^.*\bservery \S+:\S+ .*$", text, re.MULTILINE)
+    found = {flag for part in code for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]+)", part)}
+    actions = {"config", "print_config", "check_config", "version", "verbose", "help"}
+    known = SETTINGS.keys() | {f"no_{name}" for name in SETTINGS} | actions | OTHERS
+    assert {flag for flag in found if flag.replace("-", "_") not in known} == set()

@@ -43,6 +43,9 @@ SANS_IO = LEAVES | {"http1"}
 NO_IO = frozenset({"asyncio", "trio", "socket", "ssl", "threading", "logging", "os", "time", "select"})
 """Bytes in, events out, time as an argument: what waits, reads a clock or owns a socket is not for these."""
 
+NO_LOOP = frozenset({"asyncio", "trio", "socket", "ssl", "select", "threading"})
+"""Not for `asgi`: one cycle serves every event loop."""
+
 FOREIGN: dict[str, frozenset[str]] = {
     "selection": frozenset({"uvloop"}),
     "server": frozenset({"uvloop"}),
@@ -113,6 +116,8 @@ def faults_of(edge: Edge) -> Iterator[str]:
         return
     if edge.unit in SANS_IO and root in NO_IO:
         yield f"{edge.where}: `{edge.unit}` does no I/O and reads no clock"
+    if edge.unit == "asgi" and root in NO_LOOP:
+        yield f"{edge.where}: a cycle waits only on the wake-up that its port makes"
     if root not in sys.stdlib_module_names:
         if root not in FOREIGN.get(edge.unit, frozenset()):
             yield f"{edge.where}: servery has no dependencies"
@@ -128,7 +133,7 @@ def target_unit(target: str) -> str:
 
 
 def is_access_record(target: str) -> bool:
-    return target.split(".")[-1].lower().startswith("access")
+    return target.split(".")[-1] == "AccessRecord"
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -179,8 +184,10 @@ def test_engines_have_nothing_to_wait_for() -> None:
         ("servery.http1.engine", "from .. import run"),
         ("servery.asgi.scope", "from ..drivers import asyncio_driver"),
         ("servery.asgi.scope", "import servery.http1.parser"),
+        ("servery.asgi.http_cycle", "import asyncio"),
         ("servery.drivers.asyncio_driver", "from ..http1.engine import Http1Engine"),
         ("servery.drivers.asyncio_driver", "from ..logs import configure"),
+        ("servery.drivers.asyncio_driver", "from ..logs.access import AccessLog"),
         ("servery.drivers.asyncio_driver", "from .. import logs"),
         ("servery.config", "from .server import Server"),
         ("servery.demo.app", "from ..limits import DEFAULTS"),

@@ -45,6 +45,15 @@ def contract_names() -> frozenset[str]:
 CONTRACTS = contract_names()
 
 
+def is_described_elsewhere(node: ast.ClassDef | FunctionNode) -> bool:
+    """A setter (its getter is documented), or a property of a protocol (its class is)."""
+    marks = {
+        mark.attr if isinstance(mark, ast.Attribute) else getattr(mark, "id", "")
+        for mark in node.decorator_list
+    }
+    return "setter" in marks or ("property" in marks and ast.unparse(node.body) == "...")
+
+
 def undocumented(source: str) -> Iterator[str]:
     """Public modules, classes, functions and methods of `source` without a docstring."""
     tree = ast.parse(source)
@@ -64,8 +73,7 @@ def undocumented(source: str) -> Iterator[str]:
             if not isinstance(child, ast.ClassDef | FunctionNode) or child.name.startswith("_"):
                 continue
             is_contract = child.name in documented
-            is_setter = any(isinstance(mark, ast.Attribute) for mark in child.decorator_list)
-            if not (ast.get_docstring(child) or is_contract or is_setter):
+            if not (ast.get_docstring(child) or is_contract or is_described_elsewhere(child)):
                 yield f"line {child.lineno}: {child.name}"
             if isinstance(child, ast.ClassDef):
                 yield from walk(child)
