@@ -67,7 +67,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 OTHERS = {"workers", "env_file", "engines", "check"}
-"""Flags that the pages name and that are not servery's: uvicorn's, pytest's, those of docs/build_reference.py."""
+"""Flags that the pages name and that are not servery's: of uvicorn, pytest, docs/build_reference.py."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
