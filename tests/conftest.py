@@ -20,7 +20,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "browser: drives Debian's chromium")
     chosen_engines(config)
 
 
