@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,21 +26,37 @@ ASKED = {
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SERVERY_")}
 
 
-@contextlib.contextmanager
-def served(target: str, *flags: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server process on a free port, and the port; the process is stopped at the end."""
-    command = [sys.executable, "-m", "servery", target, "--port", "0", *flags]
-    process = subprocess.Popen(
-        command, cwd=EXAMPLES, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        yield process, port_of(process)
-        process.send_signal(signal.SIGTERM)
-        rest = process.communicate()[0]
-        assert process.returncode == 0, rest
-    finally:
-        process.kill()
-        process.communicate()
+class Served:
+    """A server process with an example, on a free port, which is stopped at the end of the block."""
+
+    def __init__(self, target: str, *flags: str) -> None:
+        command = [sys.executable, "-m", "servery", target, "--port", "0", *flags]
+        self.process = subprocess.Popen(
+            command,
+            cwd=EXAMPLES,
+            env=ENVIRONMENT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.stopping = False
+
+    def stop(self) -> None:
+        """Send the stop signal, once: a second one would end the stop at once."""
+        if not self.stopping:
+            self.process.send_signal(signal.SIGTERM)
+        self.stopping = True
+
+    def __enter__(self) -> Served:
+        self.port = port_of(self.process)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.process.kill()
+        self.stop()
+        rest = self.process.communicate()[0]
+        assert kind is not None or self.process.returncode == 0, rest
 
 
 def port_of(process: subprocess.Popen[str]) -> int:
@@ -52,6 +67,7 @@ def port_of(process: subprocess.Popen[str]) -> int:
         said.append(line)
         if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
             return int(found[1])
+    process.communicate()
     raise AssertionError("the server did not start:\n" + "".join(said))
 
 
@@ -69,8 +85,8 @@ def test_every_example_is_run() -> None:
 @pytest.mark.parametrize("name", ASKED)
 def test_example_answers(name: str) -> None:
     method, target, body, status, content = ASKED[name]
-    with served(f"{name}:app") as (_, port):
-        connection = http.client.HTTPConnection("127.0.0.1", port)
+    with Served(f"{name}:app") as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port)
         with contextlib.closing(connection):
             connection.request(method, target, body, {"content-type": "application/json"} if body else {})
             response = connection.getresponse()
@@ -78,13 +94,13 @@ def test_example_answers(name: str) -> None:
 
 
 def test_stream_of_events_ends_in_order_when_the_server_stops() -> None:
-    with served("sse:app", "--timeout-stream-grace", "0") as (process, port):
-        connection = http.client.HTTPConnection("127.0.0.1", port)
+    with Served("sse:app", "--timeout-stream-grace", "0") as served:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port)
         with contextlib.closing(connection):
             connection.request("GET", "/")
             response = connection.getresponse()
             assert response.readline() == b"data: 1\n"
-            process.send_signal(signal.SIGTERM)
+            served.stop()
             assert response.read().endswith(b"event: end\ndata: bye\n\n")
 
 
