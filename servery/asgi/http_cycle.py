@@ -27,11 +27,28 @@ class HttpCycle:
 
     __slots__ = (
         *("_answered", "_engine", "_gone", "_lost", "_more_body", "_parts", "_port", "_stream", "_told"),
-        *("_trailers", "_wakeup", "buffered", "logged", "request", "request_id", "scope", "started", "status", "task"),
+        *(
+            "_trailers",
+            "_wakeup",
+            "buffered",
+            "logged",
+            "request",
+            "request_id",
+            "scope",
+            "started",
+            "status",
+            "task",
+        ),
     )
 
     def __init__(
-        self, scope: Scope, request: RequestReceived, engine: HttpEngine, port: Port, now: float, request_id: str
+        self,
+        scope: Scope,
+        request: RequestReceived,
+        engine: HttpEngine,
+        port: Port,
+        now: float,
+        request_id: str,
     ) -> None:
         self.scope = scope
         self.request = request
@@ -147,7 +164,9 @@ class HttpCycle:
         try:
             kind = message["type"]
         except (TypeError, KeyError):
-            raise LocalProtocolError(f"an ASGI message is a dict with a 'type', not {message!r:.100}") from None
+            raise LocalProtocolError(
+                f"an ASGI message is a dict with a 'type', not {message!r:.100}"
+            ) from None
         if self._answered:
             raise LocalProtocolError(f"{kind!r} was sent after the response was complete")
         if kind == "http.response.body":
@@ -182,7 +201,9 @@ class HttpCycle:
             offset = message.get("offset")
             await self._send_file(_required(message, "file"), offset, message.get("count"), more)
         elif kind == "http.response.trailers":
-            engine.send_trailers(self._stream, message.get("headers", ()), bool(message.get("more_trailers", False)))
+            engine.send_trailers(
+                self._stream, message.get("headers", ()), bool(message.get("more_trailers", False))
+            )
             self._sent()
         elif kind == "http.response.early_hint":
             links = [(b"link", bytes(link)) for link in _required(message, "links")]
@@ -236,7 +257,9 @@ class HttpCycle:
         if error is not None and not (self._gone and _is_disconnect(error)):
             self._port.app_failed(self, error)
         elif error is None and not self._told and not self._lost:
-            self._port.app_failed(self, LocalProtocolError("the application returned before its response was complete"))
+            self._port.app_failed(
+                self, LocalProtocolError("the application returned before its response was complete")
+            )
         self._abandon()
 
     def _abandon(self) -> None:

@@ -49,7 +49,9 @@ class Lifespan:
         finally:
             self.unsupported = self.phase is Phase.WAITING
             if self._failure is None and self.phase in (Phase.WAITING, Phase.STARTING, Phase.STOPPING):
-                self._failure = "the application's lifespan call ended early" if self.error is None else str(self.error)
+                self._failure = (
+                    "the application's lifespan call ended early" if self.error is None else str(self.error)
+                )
             self._enter(Phase.ENDED)
 
     async def started(self) -> None:
@@ -66,7 +68,9 @@ class Lifespan:
         while self.phase is not Phase.ENDED:
             await self._changed.wait()
         if self._failure is not None:
-            raise LifespanError(f"the application failed to shut down: {self._failure or 'it gave no reason'}")
+            raise LifespanError(
+                f"the application failed to shut down: {self._failure or 'it gave no reason'}"
+            )
 
     async def receive(self) -> Message:
         """ASGI ``receive``: start-up at once, shutdown when it is time."""

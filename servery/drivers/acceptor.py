@@ -86,7 +86,8 @@ class Acceptor:
     def _pause(self, error: OSError) -> None:
         if self._resume is None:
             error_log.error(
-                "cannot accept connections: %s; raise the limit on open files (ulimit -n). Trying again", error.strerror
+                "cannot accept connections: %s; raise the limit on open files (ulimit -n). Trying again",
+                error.strerror,
             )
             self._loop.remove_reader(self._sock)
             self._resume = self._loop.call_later(PAUSE, self._try_again)

@@ -61,7 +61,18 @@ class AsyncioConnection(asyncio.Protocol):
     """One connection. It is the cycle's `Port` and the clock's `Timed`."""
 
     __slots__ = (
-        *("_advance_due", "_closing", "_cycle", "_engine", "_file_waits", "_fin_sent", "_info", "_lost", "_paused", "_service"),
+        *(
+            "_advance_due",
+            "_closing",
+            "_cycle",
+            "_engine",
+            "_file_waits",
+            "_fin_sent",
+            "_info",
+            "_lost",
+            "_paused",
+            "_service",
+        ),
         *("_transport", "_unsent", "_write_deadline", "armed", "writable"),
     )
 
@@ -226,7 +237,9 @@ class AsyncioConnection(asyncio.Protocol):
     async def kernel_ready(self) -> None:
         """Wait until the socket takes more of a file, for `Limits.write_timeout` at most."""
         loop = self._service.loop
-        fd = os.dup(self._transport.get_extra_info("socket").fileno())  # loops refuse a transport's own descriptor
+        fd = os.dup(
+            self._transport.get_extra_info("socket").fileno()
+        )  # loops refuse a transport's own descriptor
         self._file_waits = True
         self._watch_writing(monotonic())
         try:

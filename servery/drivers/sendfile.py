@@ -57,7 +57,9 @@ class FileToSend:
             left = max(0, status.st_size - self.offset)
             self.size = left if count is None else count
             if self.size > left or self.size < 0 or self.offset < 0:
-                raise ValueError(f"{count} octets from {self.offset} are not in {file!r} of {status.st_size} octets")
+                raise ValueError(
+                    f"{count} octets from {self.offset} are not in {file!r} of {status.st_size} octets"
+                )
         except BaseException:
             self.close()
             raise

@@ -45,7 +45,18 @@ class Service:
     """The shared part of a worker. Attributes are set once, before the first connection."""
 
     __slots__ = (
-        *("_id_prefix", "access", "app", "clock", "concurrency", "connections", "context", "cycles", "engine_facts", "idle"),
+        *(
+            "_id_prefix",
+            "access",
+            "app",
+            "clock",
+            "concurrency",
+            "connections",
+            "context",
+            "cycles",
+            "engine_facts",
+            "idle",
+        ),
         *("limits", "loop", "make_engine", "request_count", "root_path", "state", "stopping"),
     )
 
@@ -119,9 +130,13 @@ class Service:
         if self.access.enabled:
             request = cycle.request
             line = (request.method, request.target, request.version)
-            self._log(client, line, cycle.status, sent, cycle.request_id, cycle.started, request.headers, aborted)
+            self._log(
+                client, line, cycle.status, sent, cycle.request_id, cycle.started, request.headers, aborted
+            )
 
-    def log_refusal(self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int) -> None:
+    def log_refusal(
+        self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int
+    ) -> None:
         """One access line for octets that were no request."""
         if self.access.enabled:
             self._log(client, line or (b"-", b"-", b"-"), status, 0, None, time.monotonic(), [], False)

@@ -19,7 +19,15 @@ FORBIDDEN_TRAILERS = frozenset(
     {
         *(b"authorization", b"cache-control", b"connection", b"content-encoding", b"content-length"),
         *(b"content-range", b"content-type", b"cookie", b"expect", b"host", b"keep-alive", b"max-forwards"),
-        *(b"proxy-authorization", b"range", b"set-cookie", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+        *(
+            b"proxy-authorization",
+            b"range",
+            b"set-cookie",
+            b"te",
+            b"trailer",
+            b"transfer-encoding",
+            b"upgrade",
+        ),
     }
 )
 """Framing, routing, authentication and content fields have no business there (RFC 9110 section 6.5.1)."""
@@ -39,7 +47,18 @@ class ChunkedDecoder:
     the coding sets `error`: the content before the fault was still returned, however the octets were cut.
     """
 
-    __slots__ = ("_extensions", "_left", "_limits", "_section", "_state", "_unread", "done", "error", "rest", "size")
+    __slots__ = (
+        "_extensions",
+        "_left",
+        "_limits",
+        "_section",
+        "_state",
+        "_unread",
+        "done",
+        "error",
+        "rest",
+        "size",
+    )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

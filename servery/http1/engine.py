@@ -64,7 +64,16 @@ class Http1Engine:
         *("_body_base", "_decoder", "_left", "_read"),  # the body that is read
         *("_fields", "_framing", "_owed", "_reserved", "_status", "_trailers", "_trailers_due"),
         *("_continue_due", "_eof", "_head", "_keep_alive", "_limits", "_out", "_pending", "_reading"),
-        *("_responding", "_stamp", "_stopping", "closing", "content_sent", "deadline", "half_closed", "reset"),
+        *(
+            "_responding",
+            "_stamp",
+            "_stopping",
+            "closing",
+            "content_sent",
+            "deadline",
+            "half_closed",
+            "reset",
+        ),
         *("stream", "wants_read"),
     )
 
@@ -171,10 +180,14 @@ class Http1Engine:
         self._eof = True
         if self._reading is HEAD:
             if self._pending or self._head.method:
-                return self._refuse(RemoteProtocolError(400, "connection closed inside of a request head"), now)
+                return self._refuse(
+                    RemoteProtocolError(400, "connection closed inside of a request head"), now
+                )
             self._close()
         elif self._reading is BODY:
-            return self._fail_request(RemoteProtocolError(400, "connection closed inside of a request body"), now)
+            return self._fail_request(
+                RemoteProtocolError(400, "connection closed inside of a request body"), now
+            )
         elif self._reading is READY:
             return [PeerClosed()]
         else:
@@ -411,7 +424,9 @@ class Http1Engine:
         if not more:
             self._responding = DONE
             if self._framing is Framing.CHUNKED:
-                self._out.append(b"0\r\n" + self._trailers + b"\r\n" if self._head.te_trailers else LAST_CHUNK)
+                self._out.append(
+                    b"0\r\n" + self._trailers + b"\r\n" if self._head.te_trailers else LAST_CHUNK
+                )
 
     def answer(self, stream: int, status: int, text: str, extra: bytes = b"") -> None:
         """Queue a short text response of the server's own. `extra` is whole field lines."""
@@ -535,4 +550,6 @@ class Http1Engine:
         if stream != self.stream:
             raise LocalProtocolError("this request was answered before")
         if self._responding not in expected:
-            raise LocalProtocolError(f"the response is {self._responding.value}: this message is not allowed now")
+            raise LocalProtocolError(
+                f"the response is {self._responding.value}: this message is not allowed now"
+            )

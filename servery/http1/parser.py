@@ -30,14 +30,29 @@ MAX_LENGTH = 2**63 - 1
 
 _CONTROL = "control character or bare line end in the head"
 
-FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"te"})
+FRAMING = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"te"}
+)
 """Fields that the engine itself acts on."""
 
 _SHARED = frozenset(
     {
-        *(b"accept", b"accept-charset", b"accept-encoding", b"accept-language", b"cache-control", b"content-type"),
+        *(
+            b"accept",
+            b"accept-charset",
+            b"accept-encoding",
+            b"accept-language",
+            b"cache-control",
+            b"content-type",
+        ),
         *(b"dnt", b"pragma", b"priority", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
-        *(b"sec-fetch-dest", b"sec-fetch-mode", b"sec-fetch-site", b"sec-fetch-user", b"upgrade-insecure-requests"),
+        *(
+            b"sec-fetch-dest",
+            b"sec-fetch-mode",
+            b"sec-fetch-site",
+            b"sec-fetch-user",
+            b"upgrade-insecure-requests",
+        ),
         *(b"user-agent", b"x-requested-with", b"sec-gpc"),
     }
 )
@@ -105,7 +120,11 @@ class FieldSection:
 
     def _take(self, block: bytes) -> None:
         lines = block.split(b"\r\n")
-        if len(block) > self._size or len(block) + 2 > self._budget or len(self.fields) + len(lines) > self._count:
+        if (
+            len(block) > self._size
+            or len(block) + 2 > self._budget
+            or len(self.fields) + len(lines) > self._count
+        ):
             self._take_near_limits(lines)
             return
         self._budget -= len(block) + 2
@@ -172,7 +191,16 @@ class HeadParser:
     """
 
     __slots__ = (
-        *("_empty_lines", "_limits", "_section", "authority", "done", "expects_continue", "keep_alive", "length"),
+        *(
+            "_empty_lines",
+            "_limits",
+            "_section",
+            "authority",
+            "done",
+            "expects_continue",
+            "keep_alive",
+            "length",
+        ),
         *("method", "minor", "query", "raw_path", "target", "te_trailers", "upgrade"),
     )
 
