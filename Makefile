@@ -81,8 +81,9 @@ chromium:
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
+# setuptools warns about every editable install, in a box that would hide the URL of `make serve`.
 .venv/.checkout: .venv/.made pyproject.toml setup.py
-	$(BIN)/python -m pip install --quiet --editable .
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 .venv/.test: .venv/.checkout pyproject.toml
