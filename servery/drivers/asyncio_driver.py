@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from ..asgi.http_cycle import HttpCycle
 from ..asgi.scope import ConnectionInfo, http_scope
@@ -92,7 +92,7 @@ class AsyncioConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection was accepted."""
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
         self._transport = transport
         service = self._service
         sock = transport.get_extra_info("socket")
