@@ -29,6 +29,8 @@ class Engine(Protocol):
     """Send FIN once the output is flushed, and go on reading (lingering close, RFC 9112 section 9.6)."""
     closing: bool
     """Close the socket once the output is flushed."""
+    reset: bool
+    """With `closing`: reset the connection, for nothing else would look incomplete to the peer."""
 
     def receive(self, data: bytes, now: float) -> list[Event]:
         """Take octets from the peer; ``b""`` is EOF. A peer's fault comes back as an event."""
@@ -45,6 +47,9 @@ class Engine(Protocol):
 
 class HttpEngine(Engine, Protocol):
     """An engine that speaks HTTP. Wrong use by the application raises `LocalProtocolError`."""
+
+    content_sent: int
+    """Octets of content queued so far for the response in progress."""
 
     def advance(self, now: float) -> list[Event]:
         """Go on after a response was completed: the next pipelined request, or the idle deadline."""
@@ -70,15 +75,40 @@ class HttpEngine(Engine, Protocol):
         """Queue response content; ``more=False`` completes it (unless trailers were announced)."""
         ...
 
-    def reserve_body(self, stream: int, size: int, more: bool) -> bytes:
-        """Queue the framing for `size` octets that the driver writes itself (sendfile).
+    def reserve_body(self, stream: int, size: int, more: bool) -> bool:
+        """Queue the framing before `size` octets that the driver writes itself (sendfile).
 
-        Returns what must follow those octets on the wire.
+        Returns whether they are to be written: HEAD, 204 and 304 have no content.
         """
+        ...
+
+    def end_reserved(self, stream: int) -> None:
+        """The octets reserved last are written: queue what follows them."""
         ...
 
     def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> None:
         """Queue trailer fields; ``more=False`` completes the response."""
+        ...
+
+    def answer(self, stream: int, status: int, text: str, extra: bytes = b"") -> None:
+        """Queue a short text response of the server's own. `extra` is whole field lines."""
+        ...
+
+    def body_paused(self, paused: bool, now: float) -> None:
+        """The driver stopped, or resumed, reading because the application does not take the body."""
+        ...
+
+    @property
+    def takes_trailers(self) -> bool:
+        """Whether the peer of the request in progress wants trailer fields."""
+        ...
+
+    def response_complete(self, stream: int) -> bool:
+        """Whether nothing more may be sent for `stream`."""
+        ...
+
+    def abandon(self, stream: int) -> None:
+        """The application gave up because the peer left: close, with no answer if none was begun."""
         ...
 
     def fail_response(self, stream: int) -> int:
@@ -101,8 +131,22 @@ class Wakeup(Protocol):
         ...
 
 
+class FileSending(Protocol):
+    """An open file about to be sent."""
+
+    size: int
+    """Octets that will be sent."""
+
+    def close(self) -> None:
+        """Close what the driver opened itself."""
+        ...
+
+
 class Port(Protocol):
-    """What a driver offers to a cycle: the way out, and a way to wait."""
+    """What a driver offers to a cycle: the way out, a way to wait, and somebody to tell.
+
+    `cycle` arguments are the calling cycle (`servery.asgi.http_cycle.HttpCycle`).
+    """
 
     writable: bool
     """False while more than the high-water mark waits for the peer."""
@@ -117,4 +161,28 @@ class Port(Protocol):
 
     def consumed(self) -> None:
         """The application took request body octets: reading may go on."""
+        ...
+
+    def open_file(self, file: Any, offset: int | None, count: int | None) -> FileSending:
+        """Open a path, or take an open file or descriptor, from `offset` (its position) for `count` octets."""
+        ...
+
+    async def send_file(self, sending: FileSending) -> None:
+        """Write `sending` after what was flushed. Raises `ClientDisconnected` if the connection is lost."""
+        ...
+
+    def response_complete(self, cycle: Any) -> None:
+        """The response is queued to its end: the connection may go on with the next request."""
+        ...
+
+    def app_failed(self, cycle: Any, error: Exception) -> None:
+        """The application raised `error`, or returned too early."""
+        ...
+
+    def finished(self, cycle: Any) -> None:
+        """The application call has ended."""
+        ...
+
+    def debug(self, info: Any) -> None:
+        """The application sent ``http.response.debug``."""
         ...

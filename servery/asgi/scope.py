@@ -1,0 +1,96 @@
+"""ASGI scopes: https://asgi.readthedocs.io/en/latest/specs/www.html, HTTP spec version 2.5.
+
+Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become text
+for the first time. Nothing in a scope is shared with another one: an application may change what it gets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from ..engine import Scope
+from ..events import RequestReceived
+
+SPEC_VERSION = "2.5"
+
+_METHODS = {
+    name.encode(): name
+    for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "PROPFIND")
+}
+
+
+class ConnectionInfo:
+    """What all scopes of one connection have in common.
+
+    `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None).
+    `state` is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `engine_facts` is
+    what the server says of itself in ``scope["extensions"]["servery"]``.
+    """
+
+    __slots__ = ("client", "engine_facts", "root_path", "scheme", "server", "state")
+
+    def __init__(
+        self,
+        client: tuple[str, int] | None,
+        server: tuple[str, int | None] | None,
+        scheme: str,
+        root_path: str,
+        state: dict[str, Any] | None,
+        engine_facts: dict[str, Any],
+    ) -> None:
+        self.client = client
+        self.server = server
+        self.scheme = scheme
+        self.root_path = root_path
+        self.state = state
+        self.engine_facts = engine_facts
+
+
+def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
+    """The scope of an HTTP request. `trailers` says whether the peer wants response trailers."""
+    raw_path = request.raw_path
+    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode("ascii")
+    if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
+        path = info.root_path + path
+        raw_path = info.root_path.encode() + raw_path
+    extensions: dict[str, Any] = {
+        "http.response.debug": {},
+        "http.response.early_hint": {},
+        "http.response.pathsend": {},
+        "http.response.zerocopysend": {},
+        "http.request.trailers": {},
+        "servery": {**info.engine_facts, "request_id": request_id},
+    }
+    if trailers:
+        extensions["http.response.trailers"] = {}
+    scope: Scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": SPEC_VERSION},
+        "http_version": "1.1" if request.version == b"1.1" else request.version.decode("ascii"),
+        "method": _METHODS.get(request.method) or request.method.decode("ascii"),
+        "scheme": info.scheme,
+        "path": path,
+        "raw_path": raw_path,
+        "query_string": request.query,
+        "root_path": info.root_path,
+        "headers": request.headers if request.authority is None else _with_host(request),
+        "client": info.client,
+        "server": info.server,
+        "extensions": extensions,
+    }
+    if info.state is not None:
+        scope["state"] = info.state.copy()
+    return scope
+
+
+def decode_path(raw_path: bytes) -> str:
+    """Percent-decoded once, then read as UTF-8 with U+FFFD for what is none; ``%zz`` stays as it is."""
+    return unquote(raw_path.decode("ascii"), errors="replace")
+
+
+def _with_host(request: RequestReceived) -> list[tuple[bytes, bytes]]:
+    """RFC 9112 section 3.2.2: the authority of an absolute target replaces the Host field."""
+    assert request.authority is not None
+    others = [field for field in request.headers if field[0] != b"host"]
+    return [(b"host", request.authority), *others]

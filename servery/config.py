@@ -1,0 +1,267 @@
+"""The configuration: one table with every default and its reason, and what must hold between the values.
+
+Flags, `SERVERY_*` variables, TOML keys, ``--help`` and ``--print-config`` are all made from this table.
+It knows no source of values; `sources.py` merges them. Which parts of an install can work together
+(parser, io, loop) is asked of `selection.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from . import rules
+from .errors import ConfigError
+from .limits import DEFAULTS, Limits
+from .settings import Application, Choice, Kind, LogConfig, Mode, Seconds, Setting, Switch, Text, Texts, Whole
+
+GROUPS = ("Application", "Listen", "Engine", "Limits", "Time-outs", "Logs", "Reload", "Other")
+RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
+"""The settings that have a meaning only with `reload`."""
+
+BYTES = Whole(1, unit="bytes")
+BYTES_OR_ZERO = Whole(0, unit="bytes")
+
+
+def _row(default: object, group: str, kind: Kind, help: str, **more: Any) -> Any:
+    """A dataclass field that carries its row of the table; `more` are further fields of `Setting`."""
+    more.setdefault("nullable", default is None)
+    row = Setting(default=default, kind=kind, group=group, help=help, **more)
+    return dataclasses.field(default=default, metadata={"setting": row})
+
+
+def _limit(name: str, group: str, kind: Kind, help: str, **more: Any) -> Any:
+    """The row of a setting that fills one field of `Limits`: default and reason stand there."""
+    why = f"see servery.limits.Limits.{name}"
+    return _row(getattr(DEFAULTS, name), group, kind, help, why=why, limit=name, **more)
+
+
+# fmt: off
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting, checked: an instance that exists can work, as far as its values can tell.
+
+    Sizes are bytes, times are seconds. Raises `ConfigError`, whose text names the field and the fix.
+    """
+
+    # --- Application ---------------------------------------------------------------------------------
+    app: str | Callable[..., Any] | None = _row(None, "Application", Application(),  # noqa: RUF009
+        "import string of the application; without :ATTR, app and application are tried",
+        unset="needed",
+        why="only the user knows it")
+    factory: bool = _row(False, "Application", Switch(),
+        "ATTR is a function without arguments that makes the application",
+        why="most names are the application itself")
+    app_dir: str = _row("", "Application", Text("DIR", empty=True),
+        "directory put first on the import path", unset="the current directory",
+        why="as with python -m: what works in a shell works here")
+    interface: str | None = _row(None, "Application", Choice("asgi3", "asgi2"),
+        "what the application speaks", unset="found from the callable",
+        why="the signature tells it in all but odd cases")
+    lifespan: str = _row("auto", "Application", Choice("auto", "on", "off"),
+        "lifespan events; auto goes on without them if the application raises",
+        why="applications without lifespan must start, those with it must get it")
+    root_path: str = _row("", "Application", Text("PATH", rules.root_path, empty=True),
+        "prefix under which a proxy serves the application, such as /api",
+        why="most applications stand at the root")
+
+    # --- Listen --------------------------------------------------------------------------------------
+    host: str = _row("127.0.0.1", "Listen", Text("HOST"), "address or name to listen on",
+        why="nothing is open to the network unless asked for")
+    port: int = _row(8000, "Listen", Whole(0, 65_535), "TCP port; 0 takes a free one",
+        why="the port that Python servers and their users' scripts expect")
+    uds: str | None = _row(None, "Listen", Text("PATH"), "listen on this unix socket instead",
+        why="TCP unless asked for")
+    fd: int | None = _row(None, "Listen", Whole(0), "serve this listening socket, inherited from the parent",
+        why="only a supervisor that passes a socket knows its number")
+    bind: tuple[str, ...] = _row((), "Listen", Texts("ADDRESS", rules.bind),
+        "HOST:PORT, [V6]:PORT, unix:PATH or fd://N; repeat it for more; replaces the four above",
+        why="one listener, named by host and port, is the common case")
+    uds_mode: int | None = _row(None, "Listen", Mode(), "permissions of unix sockets, such as 660",
+        unset="by the umask", why="the umask is the administrator's word")
+    backlog: int = _row(2048, "Listen", Whole(1), "connections that the kernel keeps waiting",
+        why="uvicorn's figure; the kernel cuts it to its own maximum")
+
+    # --- Engine --------------------------------------------------------------------------------------
+    parser: str = _row("python", "Engine", Choice("python", "native"),
+        "who parses requests and writes responses",
+        why="runs everywhere; native is a choice, never a surprise")
+    io: str | None = _row(None, "Engine", Choice("transport", "reactor"),
+        "who owns the sockets", unset="transport with --parser python", why="follows the parser")
+    loop: str = _row("asyncio", "Engine", Choice("asyncio", "uvloop"), "who schedules coroutines",
+        why="needs no other package")
+
+    # --- Limits --------------------------------------------------------------------------------------
+    limit_concurrency: int | None = _row(None, "Limits", Whole(1), "requests in flight; further ones get 503",
+        unset="no limit", why="only the application knows how many it can carry")
+    limit_request_line: int = _limit("request_line", "Limits", BYTES, "request line, without CRLF")
+    limit_request_fields: int = _limit("field_count", "Limits", Whole(1), "field lines of one head")
+    limit_request_field_size: int = _limit("field_size", "Limits", BYTES, "one field line")
+    limit_head_size: int = _limit("head_size", "Limits", BYTES, "whole head")
+    limit_trailer_size: int = _limit("trailer_size", "Limits", BYTES_OR_ZERO, "trailer section")
+    limit_chunk_line: int = _limit("chunk_line", "Limits", BYTES, "chunk-size line with its extensions")
+    limit_chunk_extensions: int = _limit("chunk_extensions", "Limits", BYTES_OR_ZERO,
+        "chunk extensions of one body, all together")
+    limit_body_size: int | None = _limit("body_size", "Limits", BYTES_OR_ZERO, "request body",
+        nullable=True, unset="no limit")
+    limit_empty_lines: int = _limit("empty_lines", "Limits", Whole(0), "empty lines skipped before a request")
+    limit_read_ahead: int = _limit("read_ahead", "Limits", BYTES,
+        "read beyond the request in progress before reading pauses")
+    limit_body_buffer: int = _limit("body_buffer", "Limits", BYTES,
+        "request body kept for the application before reading pauses")
+    limit_drain_size: int = _limit("drain_size", "Limits", BYTES_OR_ZERO,
+        "unread request body that is dropped to keep a connection")
+    limit_write_buffer: int = _limit("write_buffer", "Limits", BYTES_OR_ZERO,
+        "response waiting for the peer before send() waits")
+    body_min_rate: int = _limit("body_min_rate", "Limits", Whole(0, unit="bytes per second"),
+        "average that a request body must reach; 0 asks for none")
+
+    # --- Time-outs -----------------------------------------------------------------------------------
+    timeout_first_byte: float = _limit("first_byte_timeout", "Time-outs", Seconds(),
+        "from accept to the first byte")
+    timeout_head: float = _limit("head_timeout", "Time-outs", Seconds(),
+        "from the first byte of a head to its end, in total")
+    timeout_body: float = _limit("body_timeout", "Time-outs", Seconds(), "longest stall of a request body")
+    timeout_keep_alive: float = _limit("keep_alive_timeout", "Time-outs", Seconds(zero=True),
+        "idle time between two requests")
+    timeout_write: float = _limit("write_timeout", "Time-outs", Seconds(),
+        "longest time in which the peer takes nothing of a response")
+    timeout_linger: float = _limit("linger_timeout", "Time-outs", Seconds(zero=True),
+        "time for the peer to read a refusal before the connection closes")
+    timeout_stream_grace: float = _limit("stream_grace", "Time-outs", Seconds(zero=True),
+        "after the stop signal: until receive() gives http.disconnect")
+    timeout_graceful_shutdown: float = _limit("graceful_timeout", "Time-outs", Seconds(zero=True),
+        "after the stop signal: until requests still running are cancelled")
+    timeout_cancel: float = _limit("cancel_timeout", "Time-outs", Seconds(zero=True),
+        "time for cancelled requests to unwind")
+    timeout_lifespan_startup: float | None = _row(60.0, "Time-outs", Seconds(),
+        "longest lifespan start-up; none waits for ever", nullable=True,
+        why="a start that hangs must be seen; a minute is enough to warm up most applications")
+    timeout_lifespan_shutdown: float | None = _row(30.0, "Time-outs", Seconds(),
+        "longest lifespan shutdown; none waits for ever", nullable=True,
+        why="one signal must end the process in bounded time")
+
+    # --- Logs ----------------------------------------------------------------------------------------
+    log_level: str = _row("info", "Logs", Choice("critical", "error", "warning", "info", "debug", "trace"),
+        "least severity that is logged", why="start, stop and faults, nothing per connection")
+    log_config: str | dict[str, Any] | None = _row(None, "Logs", LogConfig(),  # noqa: RUF009
+        "logging configuration, .toml or .json", unset="servery's own", why="readable without any file")
+    access_log: bool = _row(True, "Logs", Switch(), "one line for each request",
+        why="a new user sees that requests arrive")
+    access_log_format: str = _row("text", "Logs", Text("FORMAT", rules.access_log_format),
+        "text, json, or a template with %-fields", why="a person reads it first")
+    use_colors: bool | None = _row(None, "Logs", Switch(), "colours in the log", unset="on a terminal",
+        why="escape codes do not belong into files")
+
+    # --- Reload --------------------------------------------------------------------------------------
+    reload: bool = _row(False, "Reload", Switch(), "start again when a source file changes",
+        why="for development only")
+    reload_dir: tuple[str, ...] = _row((), "Reload", Texts("DIR"), "directory to watch; repeat it for more",
+        unset="the current directory", why="where most projects keep their sources")
+    reload_include: tuple[str, ...] = _row((), "Reload", Texts("GLOB"),
+        "files to watch as well; repeat it for more", why="Python sources are watched anyway")
+    reload_exclude: tuple[str, ...] = _row((), "Reload", Texts("GLOB"),
+        "files not to watch; repeat it for more", why="only the project knows what it generates")
+    reload_delay: float = _row(0.25, "Reload", Seconds(), "time between two looks at the files",
+        why="short for a person, long for a disk")
+
+    # --- Other ---------------------------------------------------------------------------------------
+    server_header: bool = _row(True, "Other", Switch(), "send the Server field",
+        why="tells which hop answered; it names no version")
+    date_header: bool = _row(True, "Other", Switch(), "send the Date field",
+        why="RFC 9110 section 6.6.1 asks for it from a server with a clock")
+    header: tuple[str, ...] = _row((), "Other", Texts("NAME:VALUE", rules.header),
+        "field added to every response; repeat it for more", why="the application sets its own")
+# fmt: on
+
+    def __post_init__(self) -> None:
+        values = {name: getattr(self, name) for name in SETTINGS}
+        for name, setting in SETTINGS.items():
+            try:
+                setting.check(values[name])
+            except ValueError as error:
+                raise ConfigError(f"{name}: {error}") from None
+        conflict = find_conflict(values, changed(values))
+        if conflict:
+            raise ConfigError(conflict.text)
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds on what a peer controls, for the engines and the drivers."""
+        return Limits(**{row.limit: getattr(self, name) for name, row in SETTINGS.items() if row.limit})
+
+    @property
+    def extra_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """`header` as (lower-case name, value) pairs, as ASGI spells response fields."""
+        pairs = (line.partition(":") for line in self.header)
+        return tuple((name.lower().encode(), value.strip().encode("latin-1")) for name, _, value in pairs)
+
+    def replace(self, **changes: Any) -> Config:
+        """A checked copy with `changes`; ConfigError as for a new one, TypeError for an unknown name."""
+        return dataclasses.replace(self, **changes)
+
+
+SETTINGS: dict[str, Setting] = {field.name: field.metadata["setting"] for field in dataclasses.fields(Config)}
+"""The table: field name -> its row, in the order of the help."""
+
+
+class Conflict(NamedTuple):
+    """Settings that cannot work together: the fields that made the trouble, and the fix."""
+
+    fields: tuple[str, ...]
+    text: str
+
+
+def changed(values: Mapping[str, object]) -> set[str]:
+    """The names of those `values` that are not the defaults."""
+    return {name for name, setting in SETTINGS.items() if values[name] != setting.default}
+
+
+def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
+    """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
+    checks = (_listen_conflicts, _limit_conflicts, _other_conflicts)
+    return next((conflict for check in checks for conflict in check(values, given)), None)
+
+
+def _listen_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    if values["uds"] is not None and values["fd"] is not None:
+        yield Conflict(("uds", "fd"), "uds and fd both say where to listen: give one, or name both with bind")
+    chosen = next((name for name in ("bind", "uds", "fd") if values[name] not in (None, ())), None)
+    for name in ("host", "port", "uds", "fd"):
+        if chosen and name != chosen and name in given:
+            text = f"{chosen} and {name} both say where to listen: drop {name}, or name all with bind"
+            yield Conflict((chosen, name), text)
+    unix = values["uds"] is not None or any(address.startswith("unix:") for address in values["bind"])
+    if values["uds_mode"] is not None and not unix:
+        text = "uds_mode is for unix sockets, and there is none: add uds or bind unix:PATH, or drop uds_mode"
+        yield Conflict(("uds_mode",), text)
+    for name in ("bind", "reload_dir", "reload_include", "reload_exclude"):
+        for item in values[name]:
+            if values[name].count(item) > 1:
+                yield Conflict((name,), f"{name} names {item!r} twice: drop one")
+
+
+def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
+    whole = values["limit_head_size"]
+    for name in ("limit_request_line", "limit_request_field_size"):
+        if values[name] > whole:
+            text = (
+                f"{name} is {values[name]} bytes, but the whole head may only have {whole}: "
+                f"lower {name}, or raise limit_head_size to {values[name]} or more"
+            )
+            yield Conflict((name, "limit_head_size"), text)
+
+
+def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    for name in RELOAD_DETAILS:
+        if name in given and not values["reload"]:
+            yield Conflict((name,), f"{name} does nothing without reload: add reload, or drop {name}")
+    if values["reload"] and not isinstance(values["app"], str | None):
+        text = "reload imports the application anew, so app must be an import string such as main:app"
+        yield Conflict(("reload", "app"), text)
+    names = {line.partition(":")[0].lower() for line in values["header"]}
+    for field in ("server", "date"):
+        if field in names and values[f"{field}_header"]:
+            text = f"header sets {field} and so does servery: set {field}_header to false as well"
+            yield Conflict(("header", f"{field}_header"), text)

@@ -1,0 +1,394 @@
+"""A connection on an asyncio transport (asyncio's own or uvloop's): octets to the engine, events to cycles, output to the transport.
+
+Knows transports, flow control and time; the protocol is the engine's business, the application the cycle's. Data
+flows one way: `data_received` -> engine -> `_dispatch` -> cycle -> engine -> `flush`. After every turn `_settle` makes the
+transport what the engine's flags say: paused, half-closed, closed; it keeps no counters, so no wake-up can get lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from time import monotonic
+from typing import Any
+
+from ..asgi.http_cycle import HttpCycle
+from ..asgi.scope import ConnectionInfo, http_scope
+from ..engine import NEVER, FileSending
+from ..errors import ClientDisconnected
+from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived
+from ..logs import escape
+from ..addresses import peer_name, server_name
+from .sendfile import FileToSend, send_file
+from .service import Service, error_log
+
+_WRITTEN_APART = 65_536
+"""Output of more octets is handed over in pieces: one more copy would cost more than one more call."""
+
+_RESET = struct.pack("ii", 1, 0)
+
+
+class AsyncioWakeup:
+    """See `servery.engine.Wakeup`: one future for each who waits."""
+
+    __slots__ = ("_loop", "_waiters")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def set(self) -> None:
+        """Wake all who wait now."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    async def wait(self) -> None:
+        """Wait for the next `set`."""
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter.cancelled():
+                self._waiters.remove(waiter)
+
+
+class AsyncioConnection(asyncio.Protocol):
+    """One connection. It is the cycle's `Port` and the clock's `Timed`."""
+
+    __slots__ = (
+        *(
+            "_advance_due",
+            "_closing",
+            "_cycle",
+            "_engine",
+            "_file_waits",
+            "_fin_sent",
+            "_info",
+            "_lost",
+            "_paused",
+            "_service",
+        ),
+        *("_transport", "_unsent", "_write_deadline", "armed", "writable"),
+    )
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._engine = service.make_engine(monotonic())
+        self._cycle: HttpCycle | None = None
+        self.armed = NEVER
+        self.writable = True
+        self._write_deadline = NEVER
+        self._unsent = 0
+        self._paused = self._lost = self._fin_sent = self._closing = False
+        self._advance_due = self._file_waits = False
+
+    # --- from the transport --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection was accepted."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        service = self._service
+        high = service.limits.write_buffer
+        transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._info = ConnectionInfo(
+            peer_name(transport.get_extra_info("peername")),
+            server_name(transport.get_extra_info("sockname")),
+            "http",
+            service.root_path,
+            service.state,
+            service.engine_facts,
+        )
+        service.connected(self)
+        if service.stopping:
+            self.stop(monotonic())
+        else:
+            service.clock.arm(self, self._engine.deadline)
+
+    def data_received(self, data: bytes) -> None:
+        """Octets from the peer."""
+        now = monotonic()
+        events = self._engine.receive(data, now)
+        if events:
+            self._dispatch(events, now)
+        self._settle()
+
+    def eof_received(self) -> bool:
+        """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays open."""
+        now = monotonic()
+        self._dispatch(self._engine.receive(b"", now), now)
+        self._settle()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is closed, by whom and for what reason ever: let go of everything."""
+        self._lost = True
+        self.writable = True
+        service = self._service
+        service.clock.disarm(self)
+        service.disconnected(self)
+        self._lose_cycle()
+
+    def pause_writing(self) -> None:
+        """More than the high-water mark waits for the peer: it has `Limits.write_timeout` to take some."""
+        self.writable = False
+        self._watch_writing(monotonic())
+
+    def resume_writing(self) -> None:
+        """Less than the low-water mark waits."""
+        self.writable = True
+        if not self._closing:
+            self._write_deadline = NEVER
+        if self._cycle is not None:
+            self._cycle.wake()
+        self._settle()
+
+    # --- from the clock and the server -----------------------------------------------------------------
+
+    def on_deadline(self, now: float) -> None:
+        """The time has come that the clock was armed for; it may have moved on since."""
+        if self._write_deadline <= now:
+            unsent = self._transport.get_write_buffer_size()
+            if self._file_waits or unsent and unsent >= self._unsent:
+                self.abort()
+                return
+            self._watch_writing(now)
+        if self._engine.deadline <= now:
+            self._dispatch(self._engine.expire(now), now)
+        self._settle()
+
+    def stop(self, now: float) -> None:
+        """Finish what is in progress, then close; close at once if nothing is."""
+        self._engine.stop(now)
+        self._settle()
+
+    def told_to_end(self) -> None:
+        """The stream grace is over: ``receive()`` of the request in progress says ``http.disconnect``."""
+        if self._cycle is not None:
+            self._cycle.disconnected(lost=False)
+
+    def abort(self) -> None:
+        """Reset the connection: the peer must not take what it has for complete."""
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            except OSError:
+                pass  # it is gone already
+        self._transport.abort()
+
+    # --- from the cycle ------------------------------------------------------------------------------
+
+    def wakeup(self) -> AsyncioWakeup:
+        """A fresh wake-up."""
+        return AsyncioWakeup(self._service.loop)
+
+    def flush(self) -> None:
+        """Write what the engine has queued, in one piece unless it is large."""
+        out = self._engine.take_output()
+        transport = self._transport
+        if not out or self._lost or transport.is_closing():
+            return
+        if len(out) == 1:
+            transport.write(out[0])
+        elif sum(map(len, out)) <= _WRITTEN_APART:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
+
+    def consumed(self) -> None:
+        """The application took request body octets."""
+        if self._paused:
+            self._settle()
+
+    def open_file(self, file: Any, offset: int | None, count: int | None) -> FileToSend:
+        """Open a path, or take an open file or descriptor."""
+        return FileToSend(file, offset, count)
+
+    async def send_file(self, sending: FileSending) -> None:
+        """Write an open file after what was flushed."""
+        assert isinstance(sending, FileToSend)
+        await send_file(self, self._transport, sending)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the response in progress can still reach the peer."""
+        return self._cycle is not None and not self._lost and not self._transport.is_closing()
+
+    async def drained(self) -> None:
+        """Wait until the transport has handed everything to the kernel."""
+        transport = self._transport
+        if transport.get_write_buffer_size():
+            high = self._service.limits.write_buffer
+            transport.set_write_buffer_limits(high=0)  # calls pause_writing
+            try:
+                while not self.writable and self._cycle is not None:
+                    await self._cycle.wait()
+            finally:
+                transport.set_write_buffer_limits(high=high, low=high // 4)
+        if not self.reachable:
+            raise ClientDisconnected("the client has closed the connection")
+
+    async def kernel_ready(self) -> None:
+        """Wait until the socket takes more of a file, for `Limits.write_timeout` at most."""
+        loop = self._service.loop
+        fd = os.dup(
+            self._transport.get_extra_info("socket").fileno()
+        )  # loops refuse a transport's own descriptor
+        self._file_waits = True
+        self._watch_writing(monotonic())
+        try:
+            loop.add_writer(fd, self._file_ready)
+            try:
+                while self._file_waits and self._cycle is not None:
+                    await self._cycle.wait()
+            finally:
+                loop.remove_writer(fd)
+        finally:
+            os.close(fd)
+            self._file_waits = False
+            self._write_deadline = NEVER
+
+    def _file_ready(self) -> None:
+        self._file_waits = False
+        if self._cycle is not None:
+            self._cycle.wake()
+
+    def response_complete(self, cycle: HttpCycle) -> None:
+        """The response is queued to its end: log it, and go on with what the peer has sent since."""
+        if self._cycle is cycle:
+            self._cycle = None
+            engine = self._engine
+            self._service.log_request(cycle, self._info.client, engine.content_sent, aborted=engine.closing)
+            self._advance_due = True
+            self._settle()
+
+    def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
+        """The application raised `error`, or returned too early: the operator gets it, once, with traceback."""
+        request = cycle.request
+        what = f"{escape(request.method)} {escape(request.target)} ({cycle.request_id})"
+        if error.__traceback__ is None:
+            error_log.error("%s, answering %s", error, what)
+        else:
+            error_log.error("Exception in the application, answering %s", what, exc_info=error)
+
+    def finished(self, cycle: HttpCycle) -> None:
+        """The application call has ended."""
+        cycle.task = None
+        self._service.finished(cycle)
+
+    def debug(self, info: Any) -> None:
+        """The application sent ``http.response.debug``."""
+        error_log.debug("http.response.debug: %r", info)
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _dispatch(self, events: list[Event], now: float) -> None:
+        for event in events:
+            if type(event) is RequestReceived:
+                self._start(event, now)
+            elif type(event) is BodyReceived:
+                if self._cycle is not None:
+                    self._cycle.body_received(event.data, event.more, event.trailers)
+            elif type(event) is ConnectionFailed:
+                self._failed(event)
+            elif self._cycle is not None:
+                self._cycle.disconnected(lost=False)
+
+    def _start(self, request: RequestReceived, now: float) -> None:
+        service = self._service
+        engine = self._engine
+        request_id = service.next_request_id()
+        scope = http_scope(request, self._info, request_id, engine.takes_trailers)
+        cycle = HttpCycle(scope, request, engine, self, now, request_id)
+        if service.concurrency is not None and len(service.cycles) >= service.concurrency:
+            self._refuse(cycle)
+            return
+        self._cycle = cycle
+        service.begun(cycle)
+        cycle.task = service.loop.create_task(cycle.run(service.app), context=service.context.copy())
+
+    def _refuse(self, cycle: HttpCycle) -> None:
+        """More requests than `--limit-concurrency` are in progress."""
+        cycle.status = 503
+        self._engine.answer(cycle.request.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
+        self.flush()
+        self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted=False)
+        self._advance_due = True
+
+    def _failed(self, event: ConnectionFailed) -> None:
+        client = self._info.client
+        cycle = self._cycle
+        error_log.debug("%s: %s", client, event.error)
+        if cycle is None:
+            self._service.log_refusal(client, event.request_line, event.replied)
+            return
+        self._cycle = None
+        cycle.status = event.replied or cycle.status
+        self._service.log_request(cycle, client, self._engine.content_sent, aborted=True)
+        cycle.disconnected(lost=True)
+
+    def _lose_cycle(self) -> None:
+        cycle = self._cycle
+        if cycle is not None:
+            self._cycle = None
+            self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted=True)
+            cycle.disconnected(lost=True)
+
+    def _settle(self) -> None:
+        """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due sooner."""
+        engine = self._engine
+        while self._advance_due and (self.writable or engine.closing):
+            self._advance_due = False  # not before: the peer shall first read what it has asked for
+            now = monotonic()
+            self._dispatch(engine.advance(now), now)
+        cycle = self._cycle
+        full = cycle is not None and cycle.buffered > self._service.limits.body_buffer
+        if self._paused is (engine.wants_read and not full):
+            self._switch_reading()
+        if engine.half_closed or engine.closing:
+            self._wind_up()
+        if engine.deadline < self.armed and not self._lost:
+            self._service.clock.arm(self, engine.deadline)
+
+    def _switch_reading(self) -> None:
+        self._paused = not self._paused
+        transport = self._transport
+        if not transport.is_closing():
+            switch = transport.pause_reading if self._paused else transport.resume_reading
+            # outside of the application's context: a callback made here must not keep a request's variables
+            self._service.context.run(switch)
+        self._engine.body_paused(self._paused, monotonic())
+
+    def _wind_up(self) -> None:
+        """Last words, then FIN and a lingering close, or the close itself."""
+        self.flush()
+        engine = self._engine
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if engine.closing:
+            self._closing = True
+            if engine.reset:
+                self.abort()
+            else:
+                transport.close()  # after what waits is written
+                self._watch_writing(monotonic())
+        elif not self._fin_sent:
+            self._fin_sent = True
+            transport.write_eof()
+
+    def _watch_writing(self, now: float) -> None:
+        """The peer must take something within `Limits.write_timeout`, again and again."""
+        self._unsent = self._transport.get_write_buffer_size()
+        if not self._unsent and not self._file_waits:
+            self._write_deadline = NEVER
+            return
+        self._write_deadline = now + self._service.limits.write_timeout
+        if self._write_deadline < self.armed:
+            self._service.clock.arm(self, self._write_deadline)

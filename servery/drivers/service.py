@@ -1,0 +1,171 @@
+"""What the connections of one worker share: the application, the limits, the clock, the logs and the counts.
+
+Made by the server, read by drivers. One place counts connections and requests, on every way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Protocol
+
+from ..asgi.http_cycle import App, HttpCycle
+from ..engine import HttpEngine
+from ..limits import Limits
+from ..logs import AccessLog, AccessRecord
+from .clock import Clock
+
+EngineFactory = Callable[[float], HttpEngine]
+"""Makes the engine of a connection accepted at `now`."""
+
+error_log = logging.getLogger("servery.error")
+
+
+class Connection(Protocol):
+    """What the server asks of a connection that some driver runs."""
+
+    def stop(self, now: float) -> None:
+        """Finish what is in progress, then close; close at once if nothing is."""
+        ...
+
+    def told_to_end(self) -> None:
+        """The stream grace is over: ``receive()`` of the request in progress says ``http.disconnect``."""
+        ...
+
+    def abort(self) -> None:
+        """Reset the connection."""
+        ...
+
+
+class Service:
+    """The shared part of a worker. Attributes are set once, before the first connection."""
+
+    __slots__ = (
+        *(
+            "_id_prefix",
+            "access",
+            "app",
+            "clock",
+            "concurrency",
+            "connections",
+            "context",
+            "cycles",
+            "engine_facts",
+            "idle",
+        ),
+        *("limits", "loop", "make_engine", "request_count", "root_path", "state", "stopping"),
+    )
+
+    def __init__(
+        self,
+        *,
+        app: App,
+        limits: Limits,
+        make_engine: EngineFactory,
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+        access: AccessLog,
+        root_path: str,
+        concurrency: int | None,
+        state: dict[str, Any] | None,
+        engine_facts: dict[str, Any],
+    ) -> None:
+        self.app = app
+        self.limits = limits
+        self.make_engine = make_engine
+        self.loop = loop
+        self.context = context
+        self.access = access
+        self.root_path = root_path
+        self.concurrency = concurrency
+        self.state = state
+        self.engine_facts = engine_facts
+        self.clock = Clock(loop, context)
+        self.connections: set[Connection] = set()
+        self.cycles: set[HttpCycle] = set()
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.request_count = 0
+        self.stopping = False
+        self._id_prefix = os.urandom(6).hex()
+
+    def next_request_id(self) -> str:
+        """A request id that no other worker or restart gives again."""
+        self.request_count += 1
+        return f"{self._id_prefix}-{self.request_count:x}"
+
+    def connected(self, connection: Connection) -> None:
+        """A connection was accepted."""
+        self.connections.add(connection)
+        self.idle.clear()
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is gone, for whatever reason."""
+        self.connections.discard(connection)
+        self._check_idle()
+
+    def begun(self, cycle: HttpCycle) -> None:
+        """A request was handed to the application."""
+        self.cycles.add(cycle)
+        self.idle.clear()
+
+    def finished(self, cycle: HttpCycle) -> None:
+        """An application call has ended."""
+        self.cycles.discard(cycle)
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if not self.connections and not self.cycles:
+            self.idle.set()
+
+    def log_request(self, cycle: HttpCycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> None:
+        """One access line for a request that reached the application; once, however often it is called."""
+        if cycle.logged:
+            return
+        cycle.logged = True
+        if self.access.enabled:
+            request = cycle.request
+            line = (request.method, request.target, request.version)
+            self._log(
+                client, line, cycle.status, sent, cycle.request_id, cycle.started, request.headers, aborted
+            )
+
+    def log_refusal(
+        self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int
+    ) -> None:
+        """One access line for octets that were no request."""
+        if self.access.enabled:
+            self._log(client, line or (b"-", b"-", b"-"), status, 0, None, time.monotonic(), [], False)
+
+    def _log(
+        self,
+        client: tuple[str, int] | None,
+        line: tuple[bytes, bytes, bytes],
+        status: int,
+        sent: int,
+        request_id: str | None,
+        started: float,
+        headers: list[tuple[bytes, bytes]],
+        aborted: bool,
+    ) -> None:
+        duration = time.monotonic() - started
+        self.access.log(
+            AccessRecord(
+                client=client,
+                method=line[0],
+                target=line[1],
+                version=line[2],
+                status=status,
+                body_bytes_sent=sent,
+                duration=duration,
+                request_id=request_id,
+                headers=headers,
+                started_at=time.time() - duration,
+                aborted=aborted,
+                scheme="http",
+            )
+        )

@@ -1,0 +1,34 @@
+"""The two logs: `servery.error` (stderr) and `servery.access` (stdout), both plain standard `logging`.
+
+`configure` sets them up, `AccessLog` writes one line per request, `escape` makes a peer's bytes harmless.
+`LogHandler`, `ErrorFormatter` and `AccessFormatter` are public so that a log configuration can name them::
+
+    [handlers.access]
+    class = "servery.logs.LogHandler"
+    stream = "ext://sys.stdout"
+
+Writing is synchronous: a reader that stops reading a pipe without closing it holds the server up. Put a
+`logging.handlers.QueueHandler` in between where that can happen.
+"""
+
+from __future__ import annotations
+
+from .access import AccessLog
+from .escaping import escape
+from .handlers import AccessFormatter, ErrorFormatter, LogHandler
+from .record import AccessRecord
+from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure
+
+__all__ = [
+    "ACCESS_LOGGER",
+    "ERROR_LOGGER",
+    "TRACE",
+    "AccessFormatter",
+    "AccessLog",
+    "AccessRecord",
+    "ErrorFormatter",
+    "LogHandler",
+    "LogSettings",
+    "configure",
+    "escape",
+]

@@ -1,0 +1,59 @@
+"""What single texts of the configuration must look like: each rule returns what is wrong, or None."""
+
+from __future__ import annotations
+
+import re
+
+HEADER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\xa0-\xff]*)")
+"""RFC 9110 section 5.6.2 for the name and 5.5 for the value, which goes out as latin-1."""
+
+FRAMING_FIELDS = frozenset(
+    ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
+)
+"""Fields that describe one message or connection: the same for all responses, they would be lies."""
+
+
+def root_path(text: str) -> str | None:
+    """ASGI: a prefix of the path, so with a slash at its start and none at its end."""
+    if text and (not text.startswith("/") or text.endswith("/")):
+        stripped = text.strip("/")
+        right = f"/{stripped}" if stripped else ""
+        return f"a prefix begins with a slash and does not end with one: write {right!r}"
+    return None
+
+
+def bind(text: str) -> str | None:
+    """The shape of an address; whether the system can bind it shows when it tries."""
+    if text.startswith("unix:"):
+        return None if text != "unix:" else "the path is missing: write unix:PATH"
+    if text.startswith("fd://"):
+        return None if _is_number(text[5:]) else "write fd://N with the number of the descriptor"
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        return "write HOST:PORT, [V6]:PORT, unix:PATH or fd://N"
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        return "an IPv6 address needs brackets: write [V6]:PORT"
+    if not _is_number(port) or int(port) > 65_535:
+        return f"{port!r} is not a port, 0 to 65535"
+    return None
+
+
+def header(text: str) -> str | None:
+    """NAME:VALUE as it may stand in any response."""
+    match = HEADER.fullmatch(text)
+    if not match:
+        return "write NAME:VALUE, the name a token and the value latin-1 without control characters"
+    if match[1].lower() in FRAMING_FIELDS:
+        return f"servery sets {match[1]} itself, for each response as it needs it: leave it out"
+    return None
+
+
+def access_log_format(text: str) -> str | None:
+    """`text`, `json`, or a template; its fields are checked by the log itself."""
+    if text in ("text", "json") or "%" in text:
+        return None
+    return "write text, json, or a template with %-fields"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

@@ -1,0 +1,369 @@
+"""One worker process: import the application, bind, start up, serve, stop.
+
+Knows the order of these phases and what each may take; sockets, engines and the application are made elsewhere. One
+signal always ends it in bounded time: see `Server._stop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import logs
+from ._version import __version__
+from .addresses import addresses
+from .apps import LoadedApp, load_app
+from .asgi.lifespan import Lifespan
+from .config import Config
+from .drivers.acceptor import Acceptor
+from .drivers.asyncio_driver import AsyncioConnection, AsyncioWakeup
+from .drivers.service import Service, error_log
+from .drivers.stamp import DateStamp
+from .errors import LifespanError
+from .selection import select
+from .sockets import Listener, bind_all
+
+INTERRUPTED = 128
+"""Exit code when a second signal ended the stop: this plus the signal's number."""
+
+
+class Server:
+    """Serves one application until it is told to stop.
+
+    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a graceful stop;
+    setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where they are reached.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.selection = select(config)
+        self.started = False
+        self.listeners: list[Listener] = []
+        self.exit_code = 0
+        self.left_behind = False
+        """Requests or threads that did not end are still there: only leaving the process ends them."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._should_exit = self._force_exit = False
+        self._signal = 0
+        self._wake = asyncio.Event()
+        self._forced = asyncio.Event()
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether a graceful stop was asked for."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        self._call_soon(self._wake.set)
+
+    @property
+    def force_exit(self) -> bool:
+        """Whether the stop is to end at once."""
+        return self._force_exit
+
+    @force_exit.setter
+    def force_exit(self, value: bool) -> None:
+        self._force_exit = value
+        self._call_soon(self._forced.set)
+
+    @property
+    def sockets(self) -> list[Any]:
+        """The listening sockets."""
+        return [listener.sock for listener in self.listeners]
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the server is reached: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``."""
+        return [listener.url for listener in self.listeners]
+
+    def run(self) -> int:
+        """Serve until a signal; returns the exit code. Raises `StartupError` or `ConfigError`."""
+        loop = self.selection.loop_factory()()
+        asyncio.set_event_loop(loop)
+        try:
+            with self._signals(loop):
+                loop.run_until_complete(self.serve(announce=True))
+        finally:
+            self._close_loop(loop)
+            asyncio.set_event_loop(None)
+        return self.exit_code
+
+    async def serve(self, *, announce: bool = False) -> None:
+        """Serve inside of the running event loop until `should_exit`; signals are the caller's business.
+
+        With `announce` the start-up line goes to stderr whatever the log level. Raises `StartupError`.
+        """
+        self._loop = asyncio.get_running_loop()
+        logs.configure(self.config)
+        loaded = load_app(self.config)
+        self.listeners = bind_all(
+            addresses(self.config), uds_mode=self.config.uds_mode, backlog=self.config.backlog
+        )
+        try:
+            await self._serve(loaded, announce)
+        finally:
+            self.started = False
+            for listener in self.listeners:
+                listener.close()
+
+    async def _serve(self, loaded: LoadedApp, announce: bool) -> None:
+        loop = asyncio.get_running_loop()
+        lifespan = Lifespan(loaded.app, lambda: AsyncioWakeup(loop))
+        task = await self._start_lifespan(lifespan)
+        if self._should_exit:  # asked to stop while starting up
+            await self._end_lifespan(lifespan, task)
+            return
+        service = self._make_service(loaded, lifespan.state if task is not None else None)
+        acceptors = [
+            Acceptor(loop, listener.sock, lambda: AsyncioConnection(service)) for listener in self.listeners
+        ]
+        for acceptor in acceptors:
+            await acceptor.start()
+        self.started = True
+        self._announce(announce)
+        await self._wake.wait()
+        await self._stop(service, acceptors)
+        await self._end_lifespan(lifespan, task)
+
+    def _make_service(self, loaded: LoadedApp, state: dict[str, Any] | None) -> Service:
+        config = self.config
+        stamp = DateStamp(config.date_header, config.server_header, config.extra_headers)
+        return Service(
+            app=loaded.app,
+            limits=config.limits,
+            make_engine=self.selection.engine_factory(config.limits, stamp),
+            loop=asyncio.get_running_loop(),
+            context=contextvars.copy_context(),
+            access=logs.AccessLog(config.access_log_format, logging.getLogger(logs.ACCESS_LOGGER)),
+            root_path=config.root_path,
+            concurrency=config.limit_concurrency,
+            state=state,
+            engine_facts={**self.selection.facts(), "interface": loaded.interface},
+        )
+
+    def _announce(self, loudly: bool) -> None:
+        facts = self.selection
+        line = (
+            f"servery {__version__} · parser={facts.parser} io={facts.io} loop={facts.loop} http=1.1 workers=1"
+            f" · {' '.join(self.urls)}"
+        )
+        if loudly:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            error_log.info("%s", line)
+
+    # --- lifespan ------------------------------------------------------------------------------------
+
+    async def _start_lifespan(self, lifespan: Lifespan) -> asyncio.Task[None] | None:
+        """Start the application up; ``None`` if it knows no lifespan. Raises `LifespanError`."""
+        if self.config.lifespan == "off":
+            return None
+        task = asyncio.create_task(lifespan.run())
+        try:
+            await self._or_stop(lifespan.started(), self.config.timeout_lifespan_startup)
+        except TimeoutError:
+            task.cancel()
+            raise LifespanError(
+                f"the application did not start within {self.config.timeout_lifespan_startup:g} s "
+                "(--timeout-lifespan-startup)"
+            ) from None
+        except LifespanError as error:
+            if lifespan.unsupported and self.config.lifespan == "auto":
+                error_log.debug("the application does not support lifespan", exc_info=lifespan.error)
+                return None
+            if lifespan.error is not None:
+                raise error from lifespan.error
+            raise
+        return task
+
+    async def _end_lifespan(self, lifespan: Lifespan, task: asyncio.Task[None] | None) -> None:
+        if task is None:
+            return
+        if lifespan.phase.name in ("WAITING", "STARTING"):  # stopped while starting up: nothing to shut down
+            task.cancel()
+        elif not self._force_exit:
+            try:
+                await self._or_force(lifespan.stopped(), self.config.timeout_lifespan_shutdown)
+            except TimeoutError:
+                error_log.error("the application did not shut down in time (--timeout-lifespan-shutdown)")
+                self.exit_code = self.exit_code or 1
+            except LifespanError as error:
+                error_log.error("%s", error, exc_info=lifespan.error)
+                self.exit_code = self.exit_code or 1
+        await asyncio.wait([task], timeout=self.config.timeout_cancel)
+        task.cancel()
+
+    async def _or_stop(self, awaitable: Any, timeout: float | None) -> None:
+        """Wait for `awaitable`, but not beyond a request to stop. Raises `TimeoutError`."""
+        await self._race(awaitable, self._wake, timeout)
+
+    async def _or_force(self, awaitable: Any, timeout: float | None) -> None:
+        """Wait for `awaitable`, but not beyond a request to stop at once. Raises `TimeoutError`."""
+        await self._race(awaitable, self._forced, timeout)
+
+    @staticmethod
+    async def _race(awaitable: Any, event: asyncio.Event, timeout: float | None) -> None:
+        first = asyncio.ensure_future(awaitable)
+        second = asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait((first, second), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if first.done():
+                first.result()
+            elif not second.done():
+                raise TimeoutError
+        finally:
+            first.cancel()
+            second.cancel()
+
+    # --- the stop ------------------------------------------------------------------------------------
+
+    async def _stop(self, service: Service, acceptors: Sequence[Acceptor]) -> None:
+        """End in bounded time: accept no more; finish, tell, cancel, leave behind; each phase is logged.
+
+        Requests in progress are answered with ``Connection: close``, idle connections closed at once. After
+        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after `Limits.graceful_timeout`
+        they are cancelled, and what ignores even that is left behind after `Limits.cancel_timeout`.
+        """
+        limits = service.limits
+        service.stopping = True
+        for acceptor in acceptors:
+            await acceptor.stop()
+        for listener in self.listeners:
+            listener.close()
+        now = time.monotonic()
+        for connection in list(service.connections):
+            connection.stop(now)
+        if service.cycles:
+            error_log.info("stopping: %s", _open_work(service))
+        grace = min(limits.stream_grace, limits.graceful_timeout)
+        if not await self._idle(service, grace):
+            error_log.info("stop: after %g s telling the applications to end: %s", grace, _open_work(service))
+            for connection in list(service.connections):
+                connection.told_to_end()
+            if not await self._idle(service, limits.graceful_timeout - grace):
+                await self._cancel(service)
+        for connection in list(service.connections):
+            connection.abort()
+        service.clock.close()
+
+    async def _cancel(self, service: Service) -> None:
+        if service.cycles:
+            error_log.warning("stop: cancelling after the graceful time-out: %s", _open_work(service))
+        for cycle in list(service.cycles):
+            if cycle.task is not None:
+                cycle.task.cancel()
+        if not await self._idle(service, service.limits.cancel_timeout) and service.cycles:
+            error_log.error(
+                "stop: left behind, still running after they were cancelled: %s", _open_work(service)
+            )
+            for cycle in service.cycles:
+                _log_stack(cycle.task)
+            self.left_behind = True
+            self.exit_code = self.exit_code or 1
+
+    async def _idle(self, service: Service, timeout: float) -> bool:
+        """Wait until no connection and no request is left; false after `timeout` seconds or when forced."""
+        try:
+            await self._or_force(service.idle.wait(), timeout)
+        except TimeoutError:
+            return False
+        return service.idle.is_set()
+
+    # --- signals and threads -------------------------------------------------------------------------
+
+    def _call_soon(self, function: Any) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+        else:
+            function()
+
+    def handle_signal(self, number: int) -> None:
+        """The first signal begins a graceful stop, the second ends it at once."""
+        if not self._should_exit:
+            self.should_exit = True
+        else:
+            self.exit_code = INTERRUPTED + number
+            self.force_exit = True
+
+    @contextmanager
+    def _signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGBREAK"):
+            numbers.append(signal.SIGBREAK)
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in numbers}
+        try:
+            for number in numbers:
+                try:
+                    loop.add_signal_handler(number, self.handle_signal, number)
+                except NotImplementedError:  # Windows
+                    signal.signal(number, lambda number, _: self.handle_signal(number))
+            yield
+        finally:
+            for number, handler in before.items():
+                try:
+                    loop.remove_signal_handler(number)
+                except NotImplementedError:
+                    pass
+                signal.signal(number, handler)
+
+    def _close_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the loop; what does not end within a moment is left to the end of the process."""
+        tasks = [task for task in asyncio.all_tasks(loop) if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=self.config.timeout_cancel))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        busy = [thread for thread in threading.enumerate() if _holds_up_exit(thread)]
+        if any(not task.done() for task in tasks) or busy:
+            self.left_behind = True
+        loop.close()
+
+
+def _holds_up_exit(thread: threading.Thread) -> bool:
+    """Whether the interpreter would wait for `thread`, which is at work: an idle pool thread ends when asked to."""
+    return (
+        not thread.daemon
+        and thread is not threading.main_thread()
+        and thread is not threading.current_thread()
+    )
+
+
+def _open_work(service: Service) -> str:
+    return f"{len(service.cycles)} requests in progress, {len(service.connections)} connections open"
+
+
+def _log_stack(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        stack = "".join(line for frame in task.get_stack() for line in traceback.format_stack(frame, 1))
+        error_log.error("still running:\n%s", stack)
+
+
+def run(app: Any, **settings: Any) -> None:
+    """Serve `app` (an ASGI callable or ``"module:attr"``) until a signal; `settings` are those of `Config`.
+
+    Raises `ConfigError` or `StartupError`; leaves with `SystemExit` if the stop was not clean.
+    """
+    code = Server(Config(app=app, **settings)).run()
+    if code:
+        raise SystemExit(code)
+
+
+async def serve(app: Any, **settings: Any) -> None:
+    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more control."""
+    await Server(Config(app=app, **settings)).serve()
