@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -18,17 +17,11 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="hands descriptors to the child")
 
 PARENT = """
-import json, logging, sys
-if sys.argv[2] == "stat":
+import sys
+if sys.argv.pop(1) == "stat":
     sys.modules["watchfiles"] = None
-from servery.config import Config
-from servery.supervisor.reloader import run_reloader
-logging.basicConfig(level="INFO", stream=sys.stderr, format="%(name)s %(levelname)s %(message)s")
-logging.getLogger("watchfiles").setLevel("ERROR")
-config = json.loads(sys.argv[1])
-code = run_reloader(Config(app="main:app", reload=True, reload_delay=0.05, **config))
-print("parent is done", file=sys.stderr)
-sys.exit(code)
+from servery.cli import main
+sys.exit(main())
 """
 APP = """
 import os
@@ -73,13 +66,13 @@ threading.Event().wait()
 class Reloader:
     """A parent process in its own session, with its log, and a client's view of its address."""
 
-    def __init__(self, directory, watcher="stat", **config):
+    def __init__(self, directory, watcher="stat", **settings):
         self.directory = directory
-        self.address = config.get("uds") or ("127.0.0.1", free_port())
-        if not config.get("uds"):
-            config["port"] = self.address[1]
+        self.address = ("127.0.0.1", free_port())
+        settings = {"bind": "{}:{}".format(*self.address), "reload_delay": 0.05} | settings
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PARENT, json.dumps(config), watcher],
+            [sys.executable, "-c", PARENT, watcher, "main:app", "--reload", *flags],
             cwd=directory,
             env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
             stderr=subprocess.PIPE,
@@ -120,8 +113,7 @@ class Reloader:
 
     def request(self):
         """Send a request; the connection must be taken, now or as soon as there is a child."""
-        family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
-        client = socket.socket(family)
+        client = socket.socket(socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET)
         client.settimeout(15)
         try:
             client.connect(self.address)
@@ -199,9 +191,9 @@ def listening_inodes(port):
 def start(tmp_path):
     with contextlib.ExitStack() as stack:
 
-        def start_it(source, watcher="stat", **config):
+        def start_it(source, watcher="stat", **settings):
             (tmp_path / "main.py").write_text(textwrap.dedent(source))
-            reloader = Reloader(tmp_path, watcher, **config)
+            reloader = Reloader(tmp_path, watcher, **settings)
             stack.callback(reloader.close)
             reloader.wait_for("reloading with")
             return reloader
@@ -212,7 +204,7 @@ def start(tmp_path):
 @pytest.mark.parametrize("watcher", ["watchfiles", "stat"])
 def test_a_change_brings_the_new_answer_on_the_same_socket(start, tmp_path, watcher):
     reloader = start(APP.format(answer="one"), watcher)
-    assert f"servery.error INFO reloading with {watcher}; watching {tmp_path}" in reloader.log()
+    assert f"INFO     reloading with {watcher}; watching {tmp_path}" in reloader.log()
     first = reloader.until_answer("one")
     inodes = listening_inodes(reloader.address[1])
     reloader.write(APP.format(answer="two"))
@@ -232,7 +224,8 @@ def test_what_the_application_starts_does_not_get_the_sockets(start):
 
 def test_a_unix_socket_stays_the_same_file_and_is_removed_at_the_end(start, tmp_path):
     path = tmp_path / "s.sock"
-    reloader = start(APP.format(answer="one"), uds=str(path), uds_mode=0o600)
+    reloader = start(APP.format(answer="one"), bind=f"unix:{path}", uds_mode="600")
+    reloader.address = str(path)
     reloader.until_answer("one")
     before = path.lstat()
     reloader.write(APP.format(answer="two"))
@@ -248,7 +241,8 @@ def test_a_syntax_error_is_told_and_its_repair_brings_the_answer_back(start, wat
     reloader.until_answer("one")
     reloader.write("def app(:\n")
     line = reloader.wait_for("waiting for a file to change")
-    assert "servery.error ERROR the server process exited with code" in line
+    assert "ERROR    the server process exited with code 3" in line
+    assert "SyntaxError" in reloader.log()
     with reloader.request() as waiting:  # it is not refused, but waits for the repair
         reloader.write(APP.format(answer="repaired"))
         assert b"repaired" in read_all(waiting)
@@ -273,7 +267,6 @@ def test_a_signal_ends_parent_and_child(start, number):
     reloader = start(APP.format(answer="one"))
     child = reloader.until_answer("one")
     assert reloader.stop(number) == 0
-    reloader.wait_for("parent is done")
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     with pytest.raises(ConnectionRefusedError):

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..addresses import FdAddress, parse_bind
-from ..errors import ConfigError
+from ..errors import ConfigError, ServeryError
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -94,7 +94,8 @@ def _no_interrupt() -> Iterator[None]:
 
 def main(lifeline: int) -> int:
     """Run the server with the configuration that comes in through `lifeline`; its exit code."""
-    from .. import server
+    from ..cli import report
+    from ..server import Server
 
     with open(lifeline, "rb", closefd=False) as pipe:
         config: Config = pickle.load(pipe)
@@ -102,7 +103,10 @@ def main(lifeline: int) -> int:
     for fd in (lifeline, *inherited):
         os.set_inheritable(fd, False)  # what the application starts must not keep the port
     threading.Thread(target=_stop_with_parent, args=(lifeline,), daemon=True).start()
-    return server.run(config)
+    try:
+        return Server(config).run()
+    except ServeryError as error:
+        return report(error)
 
 
 def _stop_with_parent(lifeline: int) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
+from .. import logs
 from ..config import RELOAD_DETAILS, SETTINGS, Config
 from ..sockets import addresses, bind_all
 from .child import Child
@@ -29,7 +30,7 @@ TICK = 0.25
 NOT_FOR_CHILDREN = ("reload", *RELOAD_DETAILS, "host", "port", "uds", "fd", "uds_mode")
 """What the parent has done already, and what would contradict the sockets that the child is given."""
 
-log = logging.getLogger("servery.error")
+log = logging.getLogger(logs.ERROR_LOGGER)
 
 
 class StopSignals:
@@ -78,9 +79,10 @@ def run_reloader(config: Config) -> int:
     """Serve `config.app` in a child process and replace that process whenever a source file changes.
 
     Returns the exit code, 0, after SIGINT or SIGTERM; a second one kills a child that is still stopping.
-    Logs to ``servery.error``, which must have been set up. Must be called in the main thread. Raises
-    `ConfigError` and `BindError` before anything has been started.
+    Logs to ``servery.error``. Must be called in the main thread. Raises `ConfigError` and `BindError` before
+    anything has been started.
     """
+    logs.configure(config)
     rules = Rules(config.reload_dir or _sources(config), config.reload_include, config.reload_exclude)
     where = addresses(config) if sys.platform != "win32" else []
     listeners = bind_all(where, uds_mode=config.uds_mode, backlog=config.backlog)
