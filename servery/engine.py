@@ -71,8 +71,11 @@ class HttpEngine(Engine, Protocol):
         """Set status and fields; they leave with the first body octets, or the end."""
         ...
 
-    def send_body(self, stream: int, data: bytes, more: bool) -> None:
-        """Queue response content; ``more=False`` completes it (unless trailers were announced)."""
+    def send_body(self, stream: int, data: bytes, more: bool) -> bool:
+        """Queue response content; ``more=False`` completes it, unless trailers were announced.
+
+        Returns whether the response is complete now; so do `end_reserved` and `send_trailers`.
+        """
         ...
 
     def reserve_body(self, stream: int, size: int, more: bool) -> bool:
@@ -82,11 +85,11 @@ class HttpEngine(Engine, Protocol):
         """
         ...
 
-    def end_reserved(self, stream: int) -> None:
+    def end_reserved(self, stream: int) -> bool:
         """The octets reserved last are written: queue what follows them."""
         ...
 
-    def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> None:
+    def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> bool:
         """Queue trailer fields; ``more=False`` completes the response."""
         ...
 
@@ -101,10 +104,6 @@ class HttpEngine(Engine, Protocol):
     @property
     def takes_trailers(self) -> bool:
         """Whether the peer of the request in progress wants trailer fields."""
-        ...
-
-    def response_complete(self, stream: int) -> bool:
-        """Whether nothing more may be sent for `stream`."""
         ...
 
     def abandon(self, stream: int) -> None:

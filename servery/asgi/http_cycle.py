@@ -174,9 +174,12 @@ class HttpCycle:
             body = message.get("body", b"")
             if type(body) is not bytes:
                 body = _as_bytes(body)
-            self._engine.send_body(self._stream, body, True if more else False)
-            self._sent()
-            if more and not self._port.writable:
+            complete = self._engine.send_body(self._stream, body, True if more else False)
+            port = self._port
+            port.flush()
+            if complete:
+                self._complete()
+            elif not port.writable:
                 await self._drained()
         elif kind == "http.response.start":
             self._start(message)
@@ -225,17 +228,16 @@ class HttpCycle:
                 await port.send_file(sending)
         finally:
             sending.close()
-        engine.end_reserved(self._stream)
-        self._sent()
-
-    def _sent(self) -> None:
-        """Write what is queued; let go of the connection once the response is complete."""
-        port = self._port
+        complete = engine.end_reserved(self._stream)
         port.flush()
-        if self._engine.response_complete(self._stream):
-            self._answered = True
-            self.wake()
-            port.response_complete(self)
+        if complete:
+            self._complete()
+
+    def _complete(self) -> None:
+        """The response is queued to its end: let go of the connection."""
+        self._answered = True
+        self.wake()
+        self._port.response_complete(self)
 
     async def _drained(self) -> None:
         while not self._port.writable and not self._lost:

@@ -27,6 +27,7 @@ from .service import Service, error_log
 _WRITTEN_APART = 65_536
 """Output of more octets is handed over in pieces: one more copy would cost more than one more call."""
 
+_AF_UNIX = getattr(socket, "AF_UNIX", None)
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -94,6 +95,10 @@ class AsyncioConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         service = self._service
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != _AF_UNIX:
+            # asyncio does it only for sockets that know their protocol number, and accepted ones do not
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         high = service.limits.write_buffer
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self._info = ConnectionInfo(
@@ -175,7 +180,7 @@ class AsyncioConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Reset the connection: the peer must not take what it has for complete."""
         sock = self._transport.get_extra_info("socket")
-        if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+        if sock is not None and sock.family != _AF_UNIX:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             except OSError:

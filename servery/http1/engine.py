@@ -18,7 +18,16 @@ from ..events import BodyReceived, ConnectionFailed, Event, PeerClosed, RequestR
 from ..limits import Limits
 from .body import ChunkedDecoder
 from .parser import CHUNKED, HeadParser
-from .writer import CONTINUE, LAST_CHUNK, STATUS_LINES, ResponseFields, Stamp, chunk_head, text_response
+from .writer import (
+    CONTINUE,
+    LAST_CHUNK,
+    STATUS_LINES,
+    WANTS_CLOSE,
+    Stamp,
+    chunk_head,
+    encode_fields,
+    text_response,
+)
 
 
 class Reading(Enum):
@@ -45,13 +54,14 @@ class Framing(Enum):
     """How the content of a response is delimited (RFC 9112 section 6)."""
 
     LENGTH = "by Content-Length"
-    CHUNKED = "by chunks"
+    CHUNKS = "by chunks"
     CLOSE = "by the end of the connection"
     EMPTY = "there is none: HEAD, 204, 304"
 
 
 HEAD, BODY, READY, LINGER, CLOSED = Reading
 NONE, STARTED, SENDING, TRAILERS, DONE = Responding
+LENGTH, CHUNKS, CLOSE, EMPTY = Framing
 
 _JOINED = 16_384
 """Content of fewer octets is joined with its framing: one copy is cheaper than one more buffer to write."""
@@ -63,7 +73,7 @@ class Http1Engine:
     __slots__ = (
         *("_body_base", "_decoder", "_left", "_read"),  # the body that is read
         *("_fields", "_framing", "_owed", "_reserved", "_status", "_trailers", "_trailers_due"),
-        *("_continue_due", "_eof", "_head", "_keep_alive", "_limits", "_out", "_pending", "_reading"),
+        *("_continue_due", "_eof", "_head", "_is_head", "_keep_alive", "_limits", "_out", "_pending", "_reading"),
         *(
             "_responding",
             "_stamp",
@@ -85,8 +95,10 @@ class Http1Engine:
         self._out: list[bytes] = []
         self._reading = HEAD
         self._responding = NONE
+        self._owed = 0
         self._decoder: ChunkedDecoder | None = None
         self._eof = self._stopping = self._continue_due = False
+        self._is_head = False
         self._keep_alive = True
         self.stream = 0
         self.content_sent = 0
@@ -113,7 +125,7 @@ class Http1Engine:
         """The deadline has passed: what was awaited did not come."""
         self.deadline = NEVER
         if self._reading is HEAD:
-            if self._pending or self._head.method:
+            if self._pending or self._head.line:
                 return self._refuse(RemoteProtocolError(408, "request head not complete in time"), now)
             self._close()
         elif self._reading is BODY:
@@ -179,7 +191,7 @@ class Http1Engine:
     def _receive_eof(self, now: float) -> list[Event]:
         self._eof = True
         if self._reading is HEAD:
-            if self._pending or self._head.method:
+            if self._pending or self._head.line:
                 return self._refuse(
                     RemoteProtocolError(400, "connection closed inside of a request head"), now
                 )
@@ -196,7 +208,7 @@ class Http1Engine:
 
     def _read_head(self, data: bytes, now: float) -> list[Event]:
         head = self._head
-        begun = self._pending or head.method
+        begun = self._pending or head.line
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
@@ -212,19 +224,22 @@ class Http1Engine:
         self._keep_alive = head.keep_alive and not self._stopping
         self._continue_due = head.expects_continue
         complete = head.length == 0
+        assert head.line is not None
+        method, target, version = head.line
         event = RequestReceived(
             self.stream,
-            head.method,
-            head.target,
+            method,
+            target,
             head.raw_path,
             head.query,
             head.authority,
-            b"1.1" if head.minor else b"1.0",
+            version,
             head.fields,
             complete,
             head.expects_continue,
             head.upgrade,
         )
+        self._is_head = method == b"HEAD"
         rest = data[used:]
         if complete:
             self._reading = READY
@@ -300,7 +315,7 @@ class Http1Engine:
 
     def _refuse(self, error: RemoteProtocolError, now: float) -> list[Event]:
         """A head that is no request: one reply, and nothing more is read as HTTP."""
-        line = self._head.request_line()
+        line = self._head.line
         self._reply(error)
         self._linger(now)
         return [ConnectionFailed(error, 0, line, error.status)]
@@ -320,7 +335,8 @@ class Http1Engine:
 
     def _reply(self, error: RemoteProtocolError) -> None:
         head, body = text_response(error.status, error.reason, self._stamp, b"connection: close\r\n")
-        self._out.append(head if self._head.method == b"HEAD" else head + body)
+        line = self._head.line
+        self._out.append(head if line is not None and line[0] == b"HEAD" else head + body)
         self._keep_alive = False
 
     def _linger(self, now: float) -> None:
@@ -353,41 +369,43 @@ class Http1Engine:
         self._check_stream(stream, NONE, STARTED)
         if not 102 <= status <= 199:
             raise LocalProtocolError(f"{status} is not the status of an interim response")
-        fields = ResponseFields(headers)
+        block = encode_fields(headers)[0]
         if self._head.minor:
-            self._out.append(STATUS_LINES[status] + fields.block + b"\r\n")
+            self._out.append(STATUS_LINES[status] + block + b"\r\n")
 
     def start_response(self, stream: int, status: int, headers: RawHeaders, trailers: bool) -> None:
         """Set status (200..999) and fields; nothing is queued before the first `send_body`."""
-        self._check_stream(stream, NONE)
+        if stream != self.stream or self._responding is not NONE:
+            self._check_stream(stream, NONE)
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise LocalProtocolError(f"response status must be an integer from 200 to 999, not {status!r}")
-        self._fields = ResponseFields(headers)
+        self._fields = encode_fields(headers)
         self._status = status
         self._trailers_due = trailers
-        self._trailers = b""
         self.content_sent = 0
         self._responding = STARTED
 
-    def send_body(self, stream: int, data: bytes, more: bool) -> None:
-        """Queue content. Raises `LocalProtocolError`, with nothing queued, if it breaks the length given."""
+    def send_body(self, stream: int, data: bytes, more: bool) -> bool:
+        """Queue content; whether the response is complete now.
+
+        Raises `LocalProtocolError`, with nothing queued, if the content breaks the length that was given.
+        """
         size = len(data)
         head = self._account(stream, size, more)
         framing = self._framing
-        if framing is Framing.LENGTH:
+        if framing is LENGTH:
             if size < _JOINED:
                 self._out.append(head + data if head else data)
             else:
                 self._out += (head, data)
-        elif framing is Framing.CHUNKED:
+        elif framing is CHUNKS:
             if size:
                 self._out += (head + chunk_head(size), data, b"\r\n")
             else:
                 self._out.append(head)
         else:
-            self._out.append(head if framing is Framing.EMPTY else head + data)
-        if not more:
-            self._end_content()
+            self._out.append(head if framing is EMPTY else head + data)
+        return not more and self._end_content()
 
     def reserve_body(self, stream: int, size: int, more: bool) -> bool:
         """Queue the framing before `size` octets that the driver writes itself; then comes `end_reserved`.
@@ -395,37 +413,41 @@ class Http1Engine:
         Returns whether they are to be written: a response to HEAD, a 204 and a 304 have no content.
         """
         head = self._account(stream, size, more)
-        chunked = self._framing is Framing.CHUNKED and size > 0
+        chunked = self._framing is CHUNKS and size > 0
         self._out.append(head + chunk_head(size) if chunked else head)
         self._reserved = (chunked, more)
-        return self._framing is not Framing.EMPTY
+        return self._framing is not EMPTY
 
-    def end_reserved(self, stream: int) -> None:
-        """The octets reserved last are written."""
+    def end_reserved(self, stream: int) -> bool:
+        """The octets reserved last are written; whether the response is complete now."""
         self._check_stream(stream, SENDING)
         chunked, more = self._reserved
         if chunked:
             self._out.append(b"\r\n")
-        if not more:
-            self._end_content()
+        return not more and self._end_content()
 
-    def _end_content(self) -> None:
+    def _end_content(self) -> bool:
         if self._trailers_due:
             self._responding = TRAILERS
-            return
+            self._trailers = b""
+            return False
         self._responding = DONE
-        if self._framing is Framing.CHUNKED:
+        if self._framing is CHUNKS:
             self._out.append(LAST_CHUNK)
+        return True
 
-    def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> None:
-        """Queue trailer fields, for a peer that said ``TE: trailers``; others get none of them."""
+    def send_trailers(self, stream: int, headers: RawHeaders, more: bool) -> bool:
+        """Queue trailer fields, for a peer that said ``TE: trailers``; others get none of them.
+
+        Returns whether the response is complete now.
+        """
         self._check_stream(stream, TRAILERS)
-        self._trailers += ResponseFields(headers).block
+        self._trailers += encode_fields(headers)[0]
         if not more:
             self._responding = DONE
-            if self._framing is Framing.CHUNKED:
+            if self._framing is CHUNKS:
                 self._out.append(
-                    b"0\r\n" + self._trailers + b"\r\n" if self._head.te_trailers else LAST_CHUNK
+                    b"0\r\n" + self._trailers + b"\r\n" if self._head.takes_trailers else LAST_CHUNK
                 )
 
     def answer(self, stream: int, status: int, text: str, extra: bytes = b"") -> None:
@@ -435,7 +457,7 @@ class Http1Engine:
         head, body = text_response(status, text, self._stamp, extra + self._connection_line())
         self.content_sent = 0
         self._responding = DONE
-        if self._head.method == b"HEAD":
+        if self._is_head:
             self._out.append(head)
         else:
             self._out.append(head + body)
@@ -447,7 +469,7 @@ class Http1Engine:
         self._cut()
 
     def _cut(self) -> None:
-        self.reset = self._responding is SENDING and self._framing is Framing.CLOSE
+        self.reset = self._responding is SENDING and self._framing is CLOSE
         self._responding = DONE
         self._keep_alive = False
         self._close()
@@ -468,11 +490,7 @@ class Http1Engine:
     @property
     def takes_trailers(self) -> bool:
         """Whether the peer of the request in progress wants trailer fields."""
-        return self._head.te_trailers
-
-    def response_complete(self, stream: int) -> bool:
-        """Whether nothing more may be sent for `stream`."""
-        return stream != self.stream or self._responding is DONE
+        return self._head.takes_trailers
 
     def take_output(self) -> list[bytes]:
         """Hand over, and forget, what is to be written."""
@@ -485,51 +503,48 @@ class Http1Engine:
         if stream != self.stream or (self._responding is not STARTED and self._responding is not SENDING):
             self._check_stream(stream, STARTED, SENDING)
         starts = self._responding is STARTED
-        owed = self._fields.length if starts else self._owed
-        empty = self._head.method == b"HEAD" or self._status in (204, 304)
-        if owed >= 0 and not empty:
-            if size > owed or (size < owed and not more):
-                kind = "more" if size > owed else "less"
-                raise LocalProtocolError(f"the response body is {kind} than its content-length")
-            owed -= size
-        head = self._make_head(size, more, empty) if starts else b""
-        self._owed = owed
+        owed = self._fields[1] if starts else self._owed
+        empty = self._is_head or self._status == 304 or self._status == 204
         if not empty:
+            if owed >= 0:
+                if size > owed or (size < owed and not more):
+                    kind = "more" if size > owed else "less"
+                    raise LocalProtocolError(f"the response body is {kind} than its content-length")
+                owed -= size
             self.content_sent += size
-        return head
+        self._owed = owed
+        return self._make_head(size, more, empty) if starts else b""
 
     def _make_head(self, size: int, more: bool, empty: bool) -> bytes:
-        fields = self._fields
-        length = fields.length
-        framing_line = b""
-        self._keep_alive = self._persists() and not fields.close
+        block, length, flags = self._fields
+        if self._reading is BODY or self._continue_due or flags & WANTS_CLOSE:
+            self._keep_alive = self._persists() and not flags & WANTS_CLOSE
         if length < 0 and not more and (size or not empty) and not self._trailers_due:
             length = size  # the whole content is here: no need for chunks
+        chunked = False
         if empty:
-            self._framing = Framing.EMPTY
+            self._framing = EMPTY
             if self._status == 204:
                 length = -1  # RFC 9110 section 8.6
-        elif length >= 0 and not (self._trailers_due and self._head.te_trailers):
-            self._framing = Framing.LENGTH
+        elif length >= 0 and not (self._trailers_due and self._head.takes_trailers):
+            self._framing = LENGTH
         elif self._head.minor:
-            self._framing = Framing.CHUNKED
-            length = -1
+            self._framing = CHUNKS
+            chunked = True
+        else:
+            self._framing = CLOSE
+            self._keep_alive = False
+        if chunked:
             framing_line = b"transfer-encoding: chunked\r\n"
         else:
-            self._framing = Framing.CLOSE
-            self._keep_alive = False
-        if length >= 0:
-            framing_line = b"content-length: %d\r\n" % length
+            framing_line = b"content-length: %d\r\n" % length if length >= 0 else b""
         self._responding = SENDING
-        return b"".join(
-            (
-                STATUS_LINES[self._status],
-                fields.block,
-                framing_line,
-                b"" if self._keep_alive and self._head.minor else self._connection_line(),
-                self._stamp(fields.stamp_flags),
-                b"\r\n",
-            )
+        return b"%b%b%b%b%b\r\n" % (
+            STATUS_LINES[self._status],
+            block,
+            framing_line,
+            b"" if self._keep_alive and self._head.minor else self._connection_line(),
+            self._stamp(flags & 3),
         )
 
     def _connection_line(self) -> bytes:

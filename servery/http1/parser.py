@@ -8,6 +8,8 @@ its grammar. What can only be judged at the end of a head (Host, body framing) c
 
 from __future__ import annotations
 
+import re
+
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..events import Headers
 from ..grammar import (
@@ -16,6 +18,7 @@ from ..grammar import (
     CONTENT_LENGTH,
     FIELD_LINE,
     HOST,
+    ORIGIN_LINE,
     REQUEST_LINE,
     has_control,
     list_members,
@@ -65,6 +68,8 @@ _lines: dict[bytes, tuple[bytes, bytes]] = {}
 """Lines of `_SHARED` fields already parsed: most of a browser's head is found here, not parsed."""
 _framing_lines: dict[bytes, tuple[bytes, bytes]] = {}
 """The same for Host, Connection and their like, apart because each of them is acted on every time."""
+_good_hosts: set[tuple[bytes, bytes]] = set()
+"""Host fields already found valid."""
 
 
 def parse_field(line: bytes) -> tuple[bytes, bytes]:
@@ -107,31 +112,28 @@ class FieldSection:
             return start + 2
         end = data.find(b"\r\n\r\n", start)
         if end >= 0:
-            self._take(data[start:end])
+            self.take(data[start:end])
             self.done = True
             return end + 4
         end = data.rfind(b"\r\n", start)
         if end >= 0:
-            self._take(data[start:end])
+            self.take(data[start:end])
             start = end + 2
         if start < len(data):
             self._check_unfinished(data[start:])
         return start
 
-    def _take(self, block: bytes) -> None:
+    def take(self, block: bytes) -> None:
+        """Read whole lines: `block` is without the last CRLF. Raises as `feed` does."""
+        size = len(block)
         lines = block.split(b"\r\n")
-        if (
-            len(block) > self._size
-            or len(block) + 2 > self._budget
-            or len(self.fields) + len(lines) > self._count
-        ):
+        if size > self._size or size + 2 > self._budget or len(self.fields) + len(lines) > self._count:
             self._take_near_limits(lines)
             return
-        self._budget -= len(block) + 2
-        found = list(map(_lines.get, lines))
+        self._budget -= size + 2
         fields = self.fields
-        for index, field in enumerate(found):
-            fields.append(field if field is not None else self._parse(lines[index]))
+        for line in lines:
+            fields.append(_lines.get(line) or self._parse(line))
 
     def _take_near_limits(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -186,33 +188,28 @@ def _keep(table: dict[bytes, tuple[bytes, bytes]], line: bytes, field: tuple[byt
 class HeadParser:
     """One request head after the other, in any pieces.
 
-    After `feed` has set `done`: `method`, `target`, `minor`, `raw_path`, `query`, `authority`, `fields`,
-    `length` (octets of the body, or `CHUNKED`), `keep_alive`, `expects_continue`, `upgrade`, `te_trailers`.
+    After `feed` has set `done`: `line` (method, target, version), `raw_path`, `query`, `authority`, `fields`, `length`
+    (octets of the body, or `CHUNKED`), `keep_alive`, `expects_continue`, `upgrade`, `takes_trailers`. `line` is ``None``
+    until the request line is read.
     """
 
     __slots__ = (
-        *(
-            "_empty_lines",
-            "_limits",
-            "_section",
-            "authority",
-            "done",
-            "expects_continue",
-            "keep_alive",
-            "length",
-        ),
-        *("method", "minor", "query", "raw_path", "target", "te_trailers", "upgrade"),
+        *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "done", "expects_continue"),
+        *("keep_alive", "length", "line", "minor", "query", "raw_path", "takes_trailers", "upgrade"),
     )
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._ordinary = min(limits.request_line, limits.field_size, limits.head_size - 2)
         self._section = FieldSection(limits, limits.head_size)
+        self.authority: bytes | None = None
+        self.raw_path = self.query = b""
         self.reset()
 
     def reset(self) -> None:
         """Begin the next head."""
         self._empty_lines = 0
-        self.method = b""
+        self.line: tuple[bytes, bytes, bytes] | None = None
         self.done = False
 
     @property
@@ -220,17 +217,40 @@ class HeadParser:
         """The field lines of the head."""
         return self._section.fields
 
-    def request_line(self) -> tuple[bytes, bytes, bytes] | None:
-        """Method, target and version, if the request line was valid: for the log of a refusal."""
-        return (self.method, self.target, b"1.1" if self.minor else b"1.0") if self.method else None
-
     def feed(self, data: bytes) -> int:
         """Read `data`, which begins with the octets that the last call left unread.
 
         Returns how many octets were read. Raises `RemoteProtocolError` or `LimitExceeded`.
         """
+        if self.line is None:
+            match = ORIGIN_LINE.match(data)
+            if match is not None and match[1] != b"CONNECT":
+                start = match.end()
+                end = data.find(b"\r\n\r\n", start - 2)
+                if start <= end <= self._ordinary:  # whole, with fields, and no limit on octets is near
+                    self._read_ordinary(match, data[start:end], start)
+                    return end + 4
+        return self._feed_pieces(data)
+
+    def _read_ordinary(self, match: re.Match[bytes], block: bytes, used: int) -> None:
+        method, target, self.raw_path, query, minor = match.groups()
+        self.query = query or b""
+        self.authority = None
+        if minor == b"1":
+            self.minor = 1
+            self.line = (method, target, b"1.1")
+        else:
+            self.minor = 0
+            self.line = (method, target, b"1.0")
+        section = self._section
+        section.reset(self._limits.head_size - used)
+        section.take(block)
+        self._conclude()
+        self.done = True
+
+    def _feed_pieces(self, data: bytes) -> int:
         start = 0
-        if not self.method:
+        if self.line is None:
             start = self._skip_empty_lines(data)
             end = data.find(b"\r\n", start)
             if end < 0:
@@ -275,16 +295,15 @@ class HeadParser:
         method, target, major, minor = match.groups()
         if major != b"1":
             raise RemoteProtocolError(505, "this server speaks HTTP/1.1")
-        self.target = target
         self.minor = 0 if minor == b"0" else 1  # a higher minor is read as 1.1: RFC 9110 section 2.5
-        self.authority: bytes | None = None
+        self.authority = None
         if target.startswith(b"/"):
             self.raw_path, _, self.query = target.partition(b"?")
             if method == b"CONNECT":
                 raise RemoteProtocolError(400, "CONNECT needs a host and a port")
         else:
             self._read_other_target(method, target)
-        self.method = method
+        self.line = (method, target, b"1.1" if self.minor else b"1.0")
 
     def _read_other_target(self, method: bytes, target: bytes) -> None:
         """Asterisk, authority and absolute form (RFC 9112 sections 3.2.2 to 3.2.4)."""
@@ -306,11 +325,10 @@ class HeadParser:
         """What the fields say together about host, framing and the connection."""
         self.length = 0
         self.keep_alive = self.minor == 1
-        self.expects_continue = self.te_trailers = False
+        self.expects_continue = self.takes_trailers = False
         self.upgrade: bytes | None = None
         framing = self._section.framing
-        if len(framing) == 1 and framing[0][0] == b"host":  # the usual GET
-            self._check_host([framing[0][1]])
+        if len(framing) == 1 and framing[0] in _good_hosts:  # the usual GET
             return
         values: dict[bytes, list[bytes]] = {}
         for name, value in framing:
@@ -329,6 +347,10 @@ class HeadParser:
                 raise RemoteProtocolError(400, "Host field missing")
         elif not HOST.fullmatch(hosts[0]):
             raise RemoteProtocolError(400, "invalid Host field")
+        else:
+            if len(_good_hosts) >= _LINES_KEPT:
+                _good_hosts.clear()
+            _good_hosts.add((b"host", hosts[0]))
 
     def _read_framing(self, values: dict[bytes, list[bytes]]) -> None:
         """RFC 9112 section 6: what is ambiguous is refused, whatever the RFC lets a server guess."""
@@ -368,7 +390,7 @@ class HeadParser:
             self.keep_alive = b"close" not in options and (self.minor == 1 or b"keep-alive" in options)
             if self.minor and b"upgrade" in options and b"upgrade" in values:
                 self.upgrade = b", ".join(values[b"upgrade"])
-        self.te_trailers = self.minor == 1 and b"trailers" in list_members(values.get(b"te", []))
+        self.takes_trailers = self.minor == 1 and b"trailers" in list_members(values.get(b"te", []))
 
     def _read_expect(self, values: dict[bytes, list[bytes]]) -> None:
         """RFC 9110 section 10.1.1: nothing to wait for without a body, and nothing for HTTP/1.0."""

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from ..engine import RawHeaders
 from ..errors import LocalProtocolError
-from ..grammar import CONTENT_LENGTH, CONTROLS, TOKEN, has_control, list_members
+from ..grammar import CONTROLS, TOKEN, has_control, list_members
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
 HAS_DATE = 1
 HAS_SERVER = 2
+WANTS_CLOSE = 4
 
 Stamp = Callable[[int], bytes]
 """Gives the server's own field lines (Date, Server, extra ones); the argument says which the application
@@ -83,73 +84,59 @@ _names: dict[bytes, int] = {**_SPECIAL, b"content-type": _ORDINARY}
 """Names already checked, as the application spells them, and what they mean to the framing."""
 
 
-class ResponseFields:
-    """Checked response fields: `block` is their lines; the rest is what the framing must know.
+Fields = tuple[bytes, int, int]
+"""Checked response fields: their lines without the ones that concern framing, the Content-Length that the
+application gave or -1, and flags: `HAS_DATE`, `HAS_SERVER`, `WANTS_CLOSE`."""
 
-    `length` is the Content-Length the application gave (it is not in the block), or -1.
-    `stamp_flags` says which of Date and Server it set; `close` whether it asked to close the connection.
-    """
 
-    __slots__ = ("block", "close", "length", "stamp_flags")
-
-    def __init__(self, headers: RawHeaders) -> None:
-        self.length = -1
-        self.stamp_flags = 0
-        self.close = False
-        parts: list[bytes] = []
-        lines = 0
-        try:
-            for name, value in headers:
-                kind = _names.get(name)
-                if kind is None:
-                    kind = _learn(name)
-                if kind and not self._note(kind, value):
+def encode_fields(headers: RawHeaders) -> Fields:
+    """Check and serialise response fields. Raises `LocalProtocolError` for what must not go on the wire."""
+    length = -1
+    flags = 0
+    parts: list[bytes] = []
+    known = _names.get
+    try:
+        for name, value in headers:
+            kind = known(name)
+            if kind is None:
+                kind = _learn(name)
+            if kind:
+                if kind == _LENGTH:
+                    given = content_length(value)
+                    if length not in (-1, given):
+                        raise LocalProtocolError("two different content-length fields in the response")
+                    length = given
                     continue
-                parts += (name, b": ", value, b"\r\n")
-                lines += 1
-            self.block = b"".join(parts)
-        except (TypeError, ValueError) as error:
-            raise LocalProtocolError(
-                f"headers must be an iterable of (name, value) pairs of bytes: {error}"
-            ) from error
-        self._check(parts, lines)
+                if kind == _DATE:
+                    flags |= HAS_DATE
+                elif kind == _SERVER:
+                    flags |= HAS_SERVER
+                else:  # connection and transfer-encoding are the server's own to write (ASGI, Response Start)
+                    if kind == _CONNECTION and b"close" in list_members([value]):
+                        flags |= WANTS_CLOSE
+                    continue
+            parts += (name, b": ", value, b"\r\n")
+        block = b"".join(parts)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise LocalProtocolError(f"headers must be an iterable of (name, value) pairs of bytes: {error}") from error
+    controls = len(block) - len(block.translate(None, CONTROLS))  # ours are CR and LF, once for each four parts
+    if controls != len(parts) // 2 or b" \r\n" in block or b":  " in block or b"\t" in block:
+        _find_fault(parts)
+    return block, length, flags
 
-    def _note(self, kind: int, value: bytes) -> bool:
-        """Act on a field that concerns the server; whether it stays in the block."""
-        if kind == _DATE:
-            self.stamp_flags |= HAS_DATE
-            return True
-        if kind == _SERVER:
-            self.stamp_flags |= HAS_SERVER
-            return True
-        if kind == _LENGTH:
-            length = content_length(value)
-            if self.length not in (-1, length):
-                raise LocalProtocolError("two different content-length fields in the response")
-            self.length = length
-        elif kind == _CONNECTION:
-            self.close = self.close or b"close" in list_members([value])
-        return False  # connection and transfer-encoding are the server's own to write (ASGI, Response Start)
 
-    def _check(self, parts: list[bytes], lines: int) -> None:
-        block = self.block
-        if len(block.translate(None, CONTROLS)) != len(block) - 2 * lines:
-            self._refuse(parts, "a control character")
-        if b" \r\n" in block or b"\t\r\n" in block or b":  " in block or b": \t" in block:
-            self._refuse(parts, "whitespace at its start or end")
-
-    @staticmethod
-    def _refuse(parts: list[bytes], fault: str) -> None:
-        """Find the value that is at fault, if one is (``a:  b`` inside of a value is none)."""
-        for name, value in zip(parts[::4], parts[2::4], strict=True):
-            if has_control(value) or value.strip(b" \t") != value:
-                raise LocalProtocolError(f"response field {name!r} has {fault} in its value")
+def _find_fault(parts: list[bytes]) -> None:
+    """Refuse the value that is at fault, if one is: ``a:  b`` inside of a value is none."""
+    for name, value in zip(parts[::4], parts[2::4], strict=True):
+        if has_control(value):
+            raise LocalProtocolError(f"response field {name!r} has a control character in its value")
+        if value.strip(b" \t") != value:
+            raise LocalProtocolError(f"response field {name!r} has whitespace at the start or end of its value")
 
 
 def content_length(value: bytes) -> int:
     """The number in a Content-Length that the application gave. Raises `LocalProtocolError`."""
-    match = CONTENT_LENGTH.fullmatch(value)
-    if not value or match is None or len(match[1]) > 19:
+    if not value.isdigit() or len(value) > 19:
         raise LocalProtocolError(f"invalid content-length {value!r} in the response")
     return int(value)
 
