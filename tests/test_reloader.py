@@ -80,6 +80,7 @@ class Reloader:
             start_new_session=True,
         )
         self.lines = []
+        self._read_up_to = 0
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -93,9 +94,9 @@ class Reloader:
     def log(self):
         return "\n".join(self.lines)
 
-    def wait_for(self, text):
-        """Wait for a line of the log that comes after those waited for before; give it."""
-        start = getattr(self, "_read_up_to", 0)
+    def wait_for(self, text, *, anywhere=False):
+        """Wait for a line of the log, `anywhere` or after those waited for before; give it."""
+        start = 0 if anywhere else self._read_up_to
 
         def found():
             return next((i for i in range(start, len(self.lines)) if text in self.lines[i]), None)
@@ -280,10 +281,12 @@ def test_ctrl_c_lets_a_request_in_flight_finish(start, tmp_path):
         read_until(client, b"begun")
         os.killpg(reloader.process.pid, signal.SIGINT)
         reloader.wait_for("a second signal kills it")
+        reloader.wait_for("stopping: 1 requests in progress", anywhere=True)
         (tmp_path / "finish").touch()
         assert b"done" in read_all(client)
     assert reloader.process.wait(15) == 0
     assert "killing" not in reloader.log()
+    assert "cancelling" not in reloader.log()
 
 
 def test_a_second_signal_kills(start):
@@ -304,6 +307,17 @@ def test_an_open_stream_does_not_hold_up_a_reload(start):
         reloader.until_answer("two")
         with contextlib.suppress(ConnectionResetError):
             read_all(client)
+    assert "killing" not in reloader.log()
+
+
+def test_a_thread_of_the_application_does_not_hold_up_a_reload(start):
+    reloader = start(
+        APP.format(answer="one")
+        + "import threading\nthreading.Thread(target=threading.Event().wait).start()\n"
+    )
+    reloader.until_answer("one")
+    reloader.write(APP.format(answer="two"))
+    reloader.until_answer("two")
     assert "killing" not in reloader.log()
 
 

@@ -9,6 +9,7 @@ pipe is its standard input (unverified).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -104,9 +105,15 @@ def main(lifeline: int) -> int:
         os.set_inheritable(fd, False)  # what the application starts must not keep the port
     threading.Thread(target=_stop_with_parent, args=(lifeline,), daemon=True).start()
     try:
-        return Server(config).run()
+        server = Server(config)
+        code = server.run()
     except ServeryError as error:
         return report(error)
+    if server.left_behind:  # a thread that goes on would hold up the exit, and with it the reload
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def _stop_with_parent(lifeline: int) -> None:

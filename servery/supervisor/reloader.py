@@ -98,8 +98,6 @@ def run_reloader(config: Config) -> int:
                     changes = _until_change(child, watcher, stop)
                     if changes:
                         log.info("%s changed; reloading", _summary(changes))
-                    else:
-                        log.info("stopping the server process; a second signal kills it")
                 finally:
                     _stop(child, _grace(config), stop)
     finally:
@@ -149,6 +147,8 @@ def _stop(child: Child, grace: float, stop: StopSignals) -> None:
     deadline = time.monotonic() + grace
     if not child.ended():
         child.process.terminate()
+        if stop.is_set():
+            log.info("stopping the server process; a second signal kills it")
     while not child.ended():
         overdue = time.monotonic() >= deadline
         if overdue or stop.count > 1:
