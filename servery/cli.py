@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except ServeryError as error:
-        return _report(error)
+        return report(error)
     except KeyboardInterrupt:
         print("servery: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -67,14 +67,14 @@ def _run(arguments: list[str]) -> int:
     if only_check:
         _check(loaded.config)
         return 0
-    return _serve(loaded.config, arguments)
+    return _serve(loaded.config)
 
 
-def _serve(config: Config, arguments: list[str]) -> int:
+def _serve(config: Config) -> int:
     if config.reload:
         from .supervisor.reloader import run_reloader
 
-        return run_reloader(config, arguments)
+        return run_reloader(config)
     from .server import Server
 
     return Server(config).run()
@@ -104,8 +104,8 @@ def _print_version(verbose: bool) -> None:
     print(json.dumps(build_facts(), indent=2))
 
 
-def _report(error: ServeryError) -> int:
-    """One line for the user, after the traceback of his own code if that is what failed."""
+def report(error: ServeryError) -> int:
+    """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
     cause = error.__cause__
     if isinstance(error, StartupError) and cause is not None:
         import traceback

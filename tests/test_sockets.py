@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
@@ -330,8 +331,39 @@ def test_a_socket_of_another_type_is_left_alone(tmp_path):
         assert path.exists()
 
 
-@pytest.mark.parametrize("round_", range(3))
-def test_of_servers_that_race_for_a_stale_socket_one_wins(tmp_path, round_):
+def test_a_socket_that_is_bound_but_does_not_listen_yet_is_not_taken_for_stale(tmp_path):
+    """It refuses connections as a stale one does; who binds holds a lock until it listens."""
+
+    path, outcome = tmp_path / "s.sock", []
+    rival = threading.Thread(target=lambda: outcome.append(refused(UnixAddress(str(path)))))
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as sock:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        sock.bind(str(path))
+        before = path.lstat()
+        rival.start()
+        rival.join(0.2)
+        assert rival.is_alive()
+        sock.listen()
+        os.close(directory)
+        rival.join(10)
+        assert "in use" in outcome[0]
+        assert os.path.samestat(path.lstat(), before)
+
+
+def test_a_lock_that_is_never_released_does_not_stop_the_start(tmp_path, monkeypatch):
+
+    monkeypatch.setattr("servery.sockets.LOCK_PATIENCE", 0.05)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        with listening(UnixAddress(str(tmp_path / "s.sock"))) as [listener]:
+            exchange(listener)
+    finally:
+        os.close(directory)
+
+
+def test_of_servers_that_race_for_a_stale_socket_one_wins(tmp_path):
     path = tmp_path / "s.sock"
     subprocess.run([sys.executable, "-c", CRASHED_SERVER, path])
     command = [sys.executable, "-c", RIVAL_SERVER, f"unix:{path}"]
