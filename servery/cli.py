@@ -75,9 +75,14 @@ def _serve(config: Config) -> int:
         from .supervisor.reloader import run_reloader
 
         return run_reloader(config)
+    from .leaving import leave_within
     from .server import Server
 
-    return Server(config).run()
+    try:
+        code = Server(config).run()
+    except ServeryError as error:
+        code = report(error)
+    return leave_within(config.timeout_cancel, code)
 
 
 def _print_config(loaded: Loaded) -> None:
