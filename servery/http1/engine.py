@@ -142,7 +142,7 @@ class Http1Engine:
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._pending or self._head.method or self.stream == 0:
+            if self._pending or self._head.line or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()
@@ -449,6 +449,7 @@ class Http1Engine:
                 self._out.append(
                     b"0\r\n" + self._trailers + b"\r\n" if self._head.takes_trailers else LAST_CHUNK
                 )
+        return not more
 
     def answer(self, stream: int, status: int, text: str, extra: bytes = b"") -> None:
         """Queue a short text response of the server's own. `extra` is whole field lines."""
