@@ -67,7 +67,7 @@ class HttpCycle:
         self._answered = False  # the response is complete
         self._gone = False  # receive() tells http.disconnect
         self._lost = False  # send() raises
-        self._told = False  # http.disconnect was received
+        self._told = False  # http.disconnect was received, while the response was not complete
         self._wakeup: Wakeup | None = None
 
     # --- from the driver -----------------------------------------------------------------------------
@@ -106,6 +106,11 @@ class HttpCycle:
         """Whether the response is complete."""
         return self._answered
 
+    @property
+    def told(self) -> bool:
+        """Whether the application has received ``http.disconnect`` before its response was complete."""
+        return self._told
+
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
         port = self._port
@@ -137,7 +142,7 @@ class HttpCycle:
                 self._engine.continue_body(self._stream)
                 self._port.flush()
             await self.wait()
-        self._told = True
+        self._told = self._told or not self._answered
         return {"type": "http.disconnect"}
 
     def _take_body(self) -> Message:

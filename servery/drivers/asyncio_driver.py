@@ -279,6 +279,8 @@ class AsyncioConnection(asyncio.Protocol):
         what = f"{escape(request.method)} {escape(request.target)} ({cycle.request_id})"
         if error.__traceback__ is None:
             error_log.error("%s, answering %s", error, what)
+        elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
+            error_log.info("%r in the application, answering %s: the client has left", error, what)
         else:
             error_log.error("Exception in the application, answering %s", what, exc_info=error)
 
