@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import read_response, send_pieces
+from harness import read_response, send_pieces, statuses
 from sample_apps import Echo, seen
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
@@ -70,17 +70,11 @@ def cut(request):
     }[request.param]
 
 
-def refusals(received: bytes) -> list[bytes]:
-    """The status codes in `received`."""
-    return [line.split(b" ")[1] for line in received.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
-
-
 def test_an_ambiguous_head_is_refused_and_nothing_behind_it_is_served(serve, cut):
     echo = Echo()
     with serve(echo) as server:
         for name, data in HEADS.items():
-            statuses = refusals(server.raw(data, cuts=cut(data)))
-            assert statuses in ([b"400"], [b"501"], [b"505"]), name
+            assert statuses(server.raw(data, cuts=cut(data))) in ([b"400"], [b"501"], [b"505"]), name
     assert echo.started == []
     assert server.errors.lines(30) == []
 
@@ -89,7 +83,7 @@ def test_a_broken_body_is_refused_and_nothing_behind_it_is_served(serve, cut):
     echo = Echo()
     with serve(echo) as server:
         for name, data in BODIES.items():
-            assert refusals(server.raw(data, cuts=cut(data))) == [b"400"], name
+            assert statuses(server.raw(data, cuts=cut(data))) == [b"400"], name
     assert "/evil" not in echo.started
     assert echo.finished == []
     assert server.errors.lines(30) == []
@@ -103,7 +97,7 @@ def test_what_follows_a_refusal_later_is_not_read_either(serve):
         send_pieces(sock, EVIL * 3, [len(EVIL), 2 * len(EVIL)])
         while data := sock.recv(65536):
             refusal += data
-    assert refusals(refusal) == [b"505"]
+    assert statuses(refusal) == [b"505"]
     assert echo.started == []
 
 
@@ -131,7 +125,7 @@ def test_a_trailer_field_is_no_request(serve):
 def test_a_body_that_is_cut_off_is_never_complete(serve, data):
     echo = Echo()
     with serve(echo) as server:
-        assert refusals(server.raw(data, shut=True)) in ([], [b"400"])
+        assert statuses(server.raw(data, shut=True)) in ([], [b"400"])
     assert echo.finished == []
 
 
@@ -155,7 +149,7 @@ def test_an_empty_member_of_the_codings_is_ignored(serve):
     )
     with serve(Echo()) as server:
         received = server.raw(data)
-    assert refusals(received) == [b"200"]
+    assert statuses(received) == [b"200"]
     assert seen(received.partition(b"\r\n\r\n")[2])["body"] == b"hello"
 
 

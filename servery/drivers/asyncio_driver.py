@@ -275,8 +275,7 @@ class AsyncioConnection(asyncio.Protocol):
 
     def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
         """The application raised `error`, or returned too early: the operator gets it, once, with traceback."""
-        request = cycle.request
-        what = f"{escape(request.method)} {escape(request.target)} ({cycle.request_id})"
+        what = f"{escape(cycle.request.method)} {escape(cycle.request.target)} ({cycle.request_id})"
         if error.__traceback__ is None:
             error_log.error("%s, answering %s", error, what)
         elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
