@@ -197,9 +197,11 @@ class AsyncioConnection(asyncio.Protocol):
         """Write what the engine has queued, in one piece unless it is large."""
         out = self._engine.take_output()
         transport = self._transport
-        if not out or self._lost or transport.is_closing():
+        if not out or self._lost:
             return
-        if len(out) == 1:
+        if transport.is_closing():
+            self._lose_cycle()  # now: an application that only sends would never let `connection_lost` run
+        elif len(out) == 1:
             transport.write(out[0])
         elif sum(map(len, out)) <= _WRITTEN_APART:
             transport.write(b"".join(out))
