@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
-from .errors import ConfigError, ServeryError, StartupError
+from .errors import AppImportError, ConfigError, LifespanError, ServeryError
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
 
@@ -112,7 +112,7 @@ def _print_version(verbose: bool) -> None:
 def report(error: ServeryError) -> int:
     """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
     cause = error.__cause__
-    if isinstance(error, StartupError) and cause is not None:
+    if isinstance(error, AppImportError | LifespanError) and cause is not None:
         import traceback
 
         from .apps import user_traceback

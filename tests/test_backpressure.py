@@ -78,13 +78,13 @@ def test_a_body_that_nobody_reads_waits_in_the_network(serve, grown):
 
 
 def test_a_body_of_one_octet_chunks_is_read_in_few_messages(serve):
-    size = 200_000
+    size = 100_000
     with serve(count) as server, server.connect() as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         sock.sendall(b"1\r\nx\r\n" * size + b"0\r\n\r\n")
         total, messages = map(int, read_response(sock)[1].split())
     assert total == size
-    assert messages < 2000
+    assert messages < 1000
 
 
 @pytest.mark.parametrize("framing", ("length", "chunks"))
@@ -168,7 +168,7 @@ def test_pipelined_requests_wait_until_the_client_reads(serve, grown):
     assert len(answered) == 100
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_wake_up_is_lost_between_readers_and_writers(serve, seed):
     """Many connections whose application now reads first, now answers first, now reads only a part."""
 

@@ -129,15 +129,15 @@ def test_a_body_that_keeps_the_rate_may_take_longer_than_the_stall(serve):
     async def app(scope, receive, send):
         await respond(send, b"%d" % len(await read_body(receive)))
 
-    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n" + b"x" * 60
-    settings = {"timeout_body": 0.3, "body_min_rate": 10}
+    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n" + b"x" * 40
+    settings = {"timeout_body": 0.2, "body_min_rate": 10}
     with serve(app, **settings) as server, server.connect() as sock, dripping(sock, data, 0.01):
-        assert read_response(sock)[1] == b"60"
+        assert read_response(sock)[1] == b"40"
 
 
 def test_the_time_of_a_body_stands_still_while_the_application_does_not_read(serve):
     async def app(scope, receive, send):
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.5)
         await respond(send, b"%d" % len(await read_body(receive)))
 
     settings = {"timeout_body": 0.3, "limit_body_buffer": 1000}
@@ -181,7 +181,7 @@ def test_a_client_that_never_reads_the_end_is_reset_in_time(serve):
         sock.sendall(GET)
         with pytest.raises(ConnectionResetError):
             received = sock.recv(1)
-            threading.Event().wait(1.5)
+            threading.Event().wait(0.8)
             while data := sock.recv(1 << 20):
                 received += data
 
@@ -196,7 +196,7 @@ def test_a_client_that_reads_slowly_but_reads_gets_everything(serve):
         begun = time.monotonic()
         while received < 3_000_000:
             received += len(sock.recv(100_000))
-            if time.monotonic() - begun < 1.2:
+            if time.monotonic() - begun < 0.8:
                 threading.Event().wait(0.1)
 
 
