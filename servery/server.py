@@ -1,15 +1,13 @@
 """One worker process: import the application, bind, start up, serve, stop.
 
-Knows the order of these phases and what each may take; sockets, engines and the application are made elsewhere. One
-signal always ends it in bounded time: see `Server._stop`.
-"""
+Knows the order of these phases and what each may take; sockets, engines and the application are made
+elsewhere. One signal always ends it in bounded time: see `Server._stop`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
-import os
 import signal
 import sys
 import threading
@@ -26,9 +24,10 @@ from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan
 from .config import Config
 from .drivers.acceptor import Acceptor
-from .drivers.asyncio_driver import AsyncioConnection, AsyncioWakeup
+from .drivers.asyncio_driver import AsyncioConnection
 from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
+from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .selection import select
 from .sockets import Listener, bind_all
@@ -40,9 +39,9 @@ INTERRUPTED = 128
 class Server:
     """Serves one application until it is told to stop.
 
-    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a graceful stop;
-    setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where they are reached.
-    """
+    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a
+    graceful stop; setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where
+    they are reached."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -229,9 +228,9 @@ class Server:
         """End in bounded time: accept no more; finish, tell, cancel, leave behind; each phase is logged.
 
         Requests in progress are answered with ``Connection: close``, idle connections closed at once. After
-        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after `Limits.graceful_timeout`
-        they are cancelled, and what ignores even that is left behind after `Limits.cancel_timeout`.
-        """
+        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after
+        `Limits.graceful_timeout` they are cancelled, and what ignores even that is left behind after
+        `Limits.cancel_timeout`."""
         limits = service.limits
         service.stopping = True
         for acceptor in acceptors:
@@ -332,7 +331,8 @@ class Server:
 
 
 def _holds_up_exit(thread: threading.Thread) -> bool:
-    """Whether the interpreter would wait for `thread`, which is at work: an idle pool thread ends when asked to."""
+    """Whether the interpreter would wait for `thread`, which is at work: an idle pool thread ends when asked
+    to."""
     return (
         not thread.daemon
         and thread is not threading.main_thread()
@@ -361,5 +361,6 @@ def run(app: Any, **settings: Any) -> None:
 
 
 async def serve(app: Any, **settings: Any) -> None:
-    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more control."""
+    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more
+    control."""
     await Server(Config(app=app, **settings)).serve()
