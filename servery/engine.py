@@ -161,7 +161,8 @@ class Port(Protocol):
 
     def open_file(self, file: Any, offset: int | None, count: int | None) -> FileSending:
         """Open a path, or take an open file or descriptor, from `offset` (its position) for `count`
-        octets."""
+        octets.
+        """
         ...
 
     async def send_file(self, sending: FileSending) -> None:

@@ -62,7 +62,8 @@ class ConnectionFailed:
 
     `stream` is the request that was cut, or 0 when no request was in progress. `request_line` is (method,
     target, version) of a refused head for the log, or ``None`` if it had no valid one. `replied` is the
-    status that was queued for the peer, or 0 where it gets none."""
+    status that was queued for the peer, or 0 where it gets none.
+    """
 
     error: RemoteProtocolError
     stream: int

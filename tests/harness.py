@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 import threading
@@ -146,6 +147,11 @@ def read_response(
         assert data, f"connection closed inside of a body: {rest!r}"
         rest += data
     return head, rest[:length], rest[length:]
+
+
+def statuses(received: bytes) -> list[bytes]:
+    """The status codes of all responses in `received`."""
+    return re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", received)
 
 
 def reset(sock: socket.socket) -> None:

@@ -2,7 +2,8 @@
 
 Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become
 text for the first time. Nothing in a scope is shared with another one: an application may change what it
-gets."""
+gets.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class ConnectionInfo:
     `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None). `state`
     is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the
     server says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its
-    start-up line."""
+    start-up line.
+    """
 
     __slots__ = ("client", "root_path", "runs", "scheme", "server", "state")
 

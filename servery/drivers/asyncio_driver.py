@@ -4,7 +4,8 @@ output to the transport.
 Knows transports, flow control and time; the protocol is the engine's business, the application the cycle's.
 Data flows one way: `data_received` -> engine -> `_dispatch` -> cycle -> engine -> `flush`. After every turn
 `_settle` makes the transport what the engine's flags say: paused, half-closed, closed; it keeps no counters,
-so no wake-up can get lost."""
+so no wake-up can get lost.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ class AsyncioConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays
-        open."""
+        open.
+        """
         now = monotonic()
         self._dispatch(self._engine.receive(b"", now), now)
         self._settle()
@@ -180,9 +182,11 @@ class AsyncioConnection(asyncio.Protocol):
         """Write what the engine has queued, in one piece unless it is large."""
         out = self._engine.take_output()
         transport = self._transport
-        if not out or self._lost or transport.is_closing():
+        if not out or self._lost:
             return
-        if len(out) == 1:
+        if transport.is_closing():
+            self._lose_cycle()  # now: an application that only sends would never let `connection_lost` run
+        elif len(out) == 1:
             transport.write(out[0])
         elif sum(map(len, out)) <= _WRITTEN_APART:
             transport.write(b"".join(out))
@@ -258,11 +262,13 @@ class AsyncioConnection(asyncio.Protocol):
 
     def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
         """The application raised `error`, or returned too early: the operator gets it, once, with
-        traceback."""
-        request = cycle.request
-        what = f"{escape(request.method)} {escape(request.target)} ({cycle.request_id})"
+        traceback.
+        """
+        what = f"{escape(cycle.request.method)} {escape(cycle.request.target)} ({cycle.request_id})"
         if error.__traceback__ is None:
             error_log.error("%s, answering %s", error, what)
+        elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
+            error_log.info("%r in the application, answering %s: the client has left", error, what)
         else:
             error_log.error("Exception in the application, answering %s", what, exc_info=error)
 
@@ -333,7 +339,8 @@ class AsyncioConnection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due
-        sooner."""
+        sooner.
+        """
         engine = self._engine
         while self._advance_due and (self.writable or engine.closing):
             self._advance_due = False  # not before: the peer shall first read what it has asked for

@@ -46,7 +46,8 @@ class ChunkedDecoder:
 
     When `done` is set, `trailers` holds the trailer fields and `rest` what followed the body. A body that
     breaks the coding sets `error`: the content before the fault was still returned, however the octets were
-    cut."""
+    cut.
+    """
 
     __slots__ = (
         "_extensions",

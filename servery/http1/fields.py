@@ -3,7 +3,8 @@
 Knows lines and limits, whatever the section belongs to: a request head, or the trailers of a body. Octets are
 taken as they come and judged line by line, in order, so the verdict never depends on how they were cut: per
 line, first the number of lines, then its length (only octets within the limit are looked at for control
-octets), then its grammar."""
+octets), then its grammar.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Knows the request line, Host and what the fields say of framing and of the connection; knows nothing of
 bodies, responses or time. As in `servery.http1.fields`, lines are judged in order as they come; what can only
-be judged at the end of a head (Host, body framing) comes last."""
+be judged at the end of a head (Host, body framing) comes last.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class HeadParser:
 
     After `feed` has set `done`: `line` (method, target, version), `raw_path`, `query`, `authority`, `fields`,
     `length` (octets of the body, or `CHUNKED`), `keep_alive`, `expects_continue`, `upgrade`,
-    `takes_trailers`. `line` is ``None`` until the request line is read."""
+    `takes_trailers`. `line` is ``None`` until the request line is read.
+    """
 
     __slots__ = (
         *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "done", "expects_continue"),

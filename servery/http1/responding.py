@@ -238,7 +238,8 @@ class ResponseHalf:
 
     def _account(self, stream: int, size: int, more: bool) -> bytes:
         """Check `size` more octets of content against the state and the length; returns the head if it is
-        due."""
+        due.
+        """
         if stream != self.stream or (self._responding is not STARTED and self._responding is not SENDING):
             self._check_stream(stream, STARTED, SENDING)
         starts = self._responding is STARTED
@@ -294,7 +295,8 @@ class ResponseHalf:
         """Whether the connection can outlive this response.
 
         A peer that still waits for a 100 may never send its body, so nothing could be made of what comes
-        next."""
+        next.
+        """
         return self._keep_alive and not self._continue_due and self._rest_is_cheap()
 
     def _check_stream(self, stream: int, *expected: Responding) -> None:

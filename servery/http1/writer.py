@@ -2,7 +2,8 @@
 
 Knows field names, values and status codes; knows nothing of requests, connections or time. What an
 application could use to split a response (CR, LF, NUL and other controls) is refused here, in one pass over
-the block."""
+the block.
+"""
 
 from __future__ import annotations
 
