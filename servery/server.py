@@ -1,7 +1,7 @@
 """One worker process: import the application, bind, start up, serve, stop.
 
-Knows the order of these phases and what each may take; sockets, engines and the application are made elsewhere. One
-signal always ends it in bounded time: see `Server._stop`.
+Knows the order of these phases and what each may take; sockets, engines and the application are made
+elsewhere. One signal always ends it in bounded time: see `Server._stop`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
 from .drivers.acceptor import Acceptor
-from .drivers.asyncio_driver import AsyncioConnection, AsyncioWakeup
+from .drivers.asyncio_driver import AsyncioConnection
 from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
+from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .leaving import where
 from .selection import select
@@ -43,8 +44,9 @@ UNWIND = 0.1
 class Server:
     """Serves one application until it is told to stop.
 
-    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a graceful stop;
-    setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where they are reached.
+    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a
+    graceful stop; setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where
+    they are reached.
     """
 
     def __init__(self, config: Config) -> None:
@@ -178,15 +180,11 @@ class Server:
             root_path=config.root_path,
             concurrency=config.limit_concurrency,
             state=state,
-            engine_facts={**self.selection.facts(), "interface": loaded.interface},
+            runs=f"{self.selection} interface={loaded.interface}",
         )
 
     def _announce(self, loudly: bool) -> None:
-        facts = self.selection
-        line = (
-            f"servery {__version__} · parser={facts.parser} io={facts.io} loop={facts.loop} http=1.1 workers=1"
-            f" · {' '.join(self.urls)}"
-        )
+        line = f"servery {__version__} · {self.selection} http=1.1 workers=1 · {' '.join(self.urls)}"
         if loudly:
             print(line, file=sys.stderr, flush=True)
         else:
@@ -275,8 +273,9 @@ class Server:
         """End in bounded time: accept no more; finish, tell, cancel, leave behind; each phase is logged.
 
         Requests in progress are answered with ``Connection: close``, idle connections closed at once. After
-        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after `Limits.graceful_timeout`
-        they are cancelled, and what ignores even that is left behind after `Limits.cancel_timeout`.
+        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after
+        `Limits.graceful_timeout` they are cancelled, and what ignores even that is left behind after
+        `Limits.cancel_timeout`.
         """
         limits = service.limits
         service.stopping = True
@@ -393,5 +392,7 @@ def run(app: Any, **settings: Any) -> None:
 
 
 async def serve(app: Any, **settings: Any) -> None:
-    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more control."""
+    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more
+    control.
+    """
     await Server(Config(app=app, **settings)).serve()

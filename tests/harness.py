@@ -122,7 +122,9 @@ def read_to_end(sock: socket.socket) -> bytes:
     return received
 
 
-def read_response(sock: socket.socket, buffer: bytes = b"", *, head_only: bool = False) -> tuple[bytes, bytes, bytes]:
+def read_response(
+    sock: socket.socket, buffer: bytes = b"", *, head_only: bool = False
+) -> tuple[bytes, bytes, bytes]:
     """(head, body, what came after) of one response framed by Content-Length or chunks."""
     while b"\r\n\r\n" not in buffer:
         data = sock.recv(65536)

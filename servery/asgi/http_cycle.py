@@ -1,8 +1,8 @@
 """One request and its response as ASGI sees them: https://asgi.readthedocs.io/en/latest/specs/www.html.
 
-Knows messages and their order; knows no socket, no event loop and no HTTP version: octets go to the engine it was given, and it
-waits on the port's `Wakeup`. A cycle lives as long as its application call; after the response is complete it
-can no longer reach the connection, which may already serve the next request.
+Knows messages and their order; knows no socket, no event loop and no HTTP version: octets go to the engine it
+was given, and it waits on the port's `Wakeup`. A cycle lives as long as its application call; after the
+response is complete it can no longer reach the connection, which may already serve the next request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class HttpCycle:
     """The life of one request. The driver feeds it; the application calls `receive` and `send`.
 
-    `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the driver that runs `run`.
+    `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the
+    driver that runs `run`.
     """
 
     __slots__ = (
@@ -89,8 +90,8 @@ class HttpCycle:
     def disconnected(self, lost: bool) -> None:
         """Tell the application that the peer left, or should be thought of so.
 
-        `lost` when nothing can be sent any more; otherwise the peer has only finished sending, or the server is
-        about to stop: ``receive()`` says ``http.disconnect``, and ``send()`` goes on working.
+        `lost` when nothing can be sent any more; otherwise the peer has only finished sending, or the server
+        is about to stop: ``receive()`` says ``http.disconnect``, and ``send()`` goes on working.
         """
         self._gone = True
         self._lost = self._lost or lost
@@ -163,7 +164,9 @@ class HttpCycle:
         return message
 
     async def send(self, message: Message) -> None:
-        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
+        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a
+        mistake.
+        """
         if self._lost:
             raise ClientDisconnected("the client has closed the connection")
         try:
@@ -179,7 +182,7 @@ class HttpCycle:
             body = message.get("body", b"")
             if type(body) is not bytes:
                 body = _as_bytes(body)
-            complete = self._engine.send_body(self._stream, body, True if more else False)
+            complete = self._engine.send_body(self._stream, body, bool(more))
             port = self._port
             port.flush()
             if complete:

@@ -1,7 +1,8 @@
 """ASGI scopes: https://asgi.readthedocs.io/en/latest/specs/www.html, HTTP spec version 2.5.
 
-Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become text
-for the first time. Nothing in a scope is shared with another one: an application may change what it gets.
+Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become
+text for the first time. Nothing in a scope is shared with another one: an application may change what it
+gets.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+from .._version import __version__
 from ..engine import Scope
 from ..events import RequestReceived
 
@@ -23,12 +25,13 @@ _METHODS = {
 class ConnectionInfo:
     """What all scopes of one connection have in common.
 
-    `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None).
-    `state` is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `engine_facts` is
-    what the server says of itself in ``scope["extensions"]["servery"]``.
+    `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None). `state`
+    is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the
+    server says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its
+    start-up line.
     """
 
-    __slots__ = ("client", "engine_facts", "root_path", "scheme", "server", "state")
+    __slots__ = ("client", "root_path", "runs", "scheme", "server", "state")
 
     def __init__(
         self,
@@ -37,20 +40,20 @@ class ConnectionInfo:
         scheme: str,
         root_path: str,
         state: dict[str, Any] | None,
-        engine_facts: dict[str, Any],
+        runs: str,
     ) -> None:
         self.client = client
         self.server = server
         self.scheme = scheme
         self.root_path = root_path
         self.state = state
-        self.engine_facts = engine_facts
+        self.runs = runs
 
 
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
     """The scope of an HTTP request. `trailers` says whether the peer wants response trailers."""
     raw_path = request.raw_path
-    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode("ascii")
+    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode()  # it is ASCII: see grammar.py
     if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
         path = info.root_path + path
         raw_path = info.root_path.encode() + raw_path
@@ -60,14 +63,14 @@ def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, 
         "http.response.pathsend": {},
         "http.response.zerocopysend": {},
         "http.request.trailers": {},
-        "servery": {**info.engine_facts, "request_id": request_id},
+        "servery": {"version": __version__, "runs": info.runs, "request_id": request_id},
     }
     if trailers:
         extensions["http.response.trailers"] = {}
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": SPEC_VERSION},
-        "http_version": "1.1" if request.version == b"1.1" else request.version.decode("ascii"),
+        "http_version": "1.1" if request.version == b"1.1" else "1.0",
         "method": _METHODS.get(request.method) or request.method.decode("ascii"),
         "scheme": info.scheme,
         "path": path,
