@@ -87,6 +87,11 @@ class ServerProcess:
         self.signal()
         return self.end()
 
+    def break_output(self) -> None:
+        """Read no more of what the process prints: its writes fail from now on."""
+        assert self.process.stdout is not None
+        os.dup2(os.open(os.devnull, os.O_RDONLY), self.process.stdout.fileno())
+
     def __enter__(self) -> ServerProcess:
         return self
 
