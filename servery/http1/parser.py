@@ -44,7 +44,7 @@ class HeadParser:
     """
 
     __slots__ = (
-        *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "done", "expects_continue"),
+        *("_limits", "_ordinary", "_section", "authority", "done", "empty_lines", "expects_continue"),
         *("keep_alive", "length", "line", "minor", "query", "raw_path", "takes_trailers", "upgrade"),
     )
 
@@ -58,7 +58,7 @@ class HeadParser:
 
     def reset(self) -> None:
         """Begin the next head."""
-        self._empty_lines = 0
+        self.empty_lines = 0
         self._section.forget()
         self.raw_path = self.query = b""
         self.authority = self.upgrade = None
@@ -117,8 +117,8 @@ class HeadParser:
         start = 0
         while data.startswith(b"\r\n", start):
             start += 2
-            self._empty_lines += 1
-            if self._empty_lines > self._limits.empty_lines:
+            self.empty_lines += 1
+            if self.empty_lines > self._limits.empty_lines:
                 raise LimitExceeded(400, "too many empty lines before the request line")
         return start
 
