@@ -59,7 +59,6 @@ class Server:
         """Tasks that ignored their cancellation: only leaving the process ends them."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._should_exit = self._force_exit = False
-        self._signal = 0
         self._wake = asyncio.Event()
         self._forced = asyncio.Event()
 
@@ -379,20 +378,3 @@ class Server:
 
 def _open_work(service: Service) -> str:
     return f"{len(service.cycles)} requests in progress, {len(service.connections)} connections open"
-
-
-def run(app: Any, **settings: Any) -> None:
-    """Serve `app` (an ASGI callable or ``"module:attr"``) until a signal; `settings` are those of `Config`.
-
-    Raises `ConfigError` or `StartupError`; leaves with `SystemExit` if the stop was not clean.
-    """
-    code = Server(Config(app=app, **settings)).run()
-    if code:
-        raise SystemExit(code)
-
-
-async def serve(app: Any, **settings: Any) -> None:
-    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more
-    control.
-    """
-    await Server(Config(app=app, **settings)).serve()
