@@ -21,7 +21,7 @@ VARIABLE = contextvars.ContextVar("variable", default="unset")
 @pytest.mark.parametrize("pipelined", (True, False))
 @pytest.mark.parametrize("size", (0, 1000, 1_000_000))
 def test_no_variable_reaches_the_next_request(serve, pipelined, size):
-    """A large body pauses and resumes reading from inside of the application: its callbacks must not keep it."""
+    """A large body resumes reading from inside of the application: callbacks must not keep its context."""
     seen = []
 
     async def app(scope, receive, send):

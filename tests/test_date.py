@@ -1,4 +1,4 @@
-"""Date and Server: fresh, once, the application's own if it has one; time-outs do not follow the wall clock."""
+"""Date and Server: fresh, once, the application's own if it has one. Time-outs ignore the wall clock."""
 
 from __future__ import annotations
 

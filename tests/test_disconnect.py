@@ -234,7 +234,9 @@ def test_a_cancellation_that_meets_a_wake_up_is_still_one(serve):
         assert [type(said) for said in told.result()] == [asyncio.CancelledError]
 
 
-@pytest.mark.parametrize("framing", (b"Content-Length: 100\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"))
+@pytest.mark.parametrize(
+    "framing", (b"Content-Length: 100\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+)
 def test_a_body_that_breaks_off_is_never_complete(serve, leave, framing):
     told, ready = Told(), threading.Event()
 

@@ -89,7 +89,8 @@ def test_trailers_of_a_request_come_with_its_last_message(serve):
                 break
         await respond(send)
 
-    data = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX-A: 1\r\nx-b:2 \r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    data = head + b"2\r\nab\r\n0\r\nX-A: 1\r\nx-b:2 \r\n\r\n"
     with serve(app) as server, server.connect() as sock:
         sock.sendall(data)
         assert read_response(sock)[1] == b"ok"
@@ -276,7 +277,9 @@ def test_a_reader_that_leaves_or_never_reads_ends_the_sending(serve, tmp_path):
             raise
 
     with serve(app, timeout_write=0.3) as server:
-        server.raw(LAST.replace(b"GET", b"HEAD"))  # loops open some descriptors of their own with the first one
+        server.raw(
+            LAST.replace(b"GET", b"HEAD")
+        )  # loops open some descriptors of their own with the first one
         before = len(os.listdir("/proc/self/fd"))
         with server.connect() as leaving:
             leaving.sendall(GET)
@@ -330,7 +333,9 @@ def test_a_range_that_is_not_in_the_file_is_a_500(serve, file, offset, count):
     async def app(scope, receive, send):
         with open(path, "rb") as opened:
             await start(send)
-            await send({"type": "http.response.zerocopysend", "file": opened, "offset": offset, "count": count})
+            await send(
+                {"type": "http.response.zerocopysend", "file": opened, "offset": offset, "count": count}
+            )
 
     with serve(app) as server:
         assert statuses(server.raw(LAST)) == [b"500"]

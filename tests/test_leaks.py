@@ -1,4 +1,4 @@
-"""Nothing outlives its request or its connection, with the garbage collector off; descriptors that run out come back."""
+"""Nothing outlives its request or connection, with the collector off; descriptors that ran out come back."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_connection_that_was_closed_in_order_is_gone(serve, no_collector):
 
 
 def test_no_task_ends_unheard(tmp_path):
-    """In debug mode, with every warning an error on its way out: nothing is destroyed, forgotten or never awaited."""
+    """In debug mode, which would tell: nothing is destroyed, forgotten or never awaited."""
     source = """
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":

@@ -15,8 +15,8 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HOSTILE = (
     b"GET /%1b%5d0;x%07%0d%0aINFO:%20fake HTTP/1.1\r\nHost: a\r\n\r\n",
     b'GET /"%20200%20-%20"\\x HTTP/1.1\r\nHost: a\r\n\r\n',
-    b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \xc2\x9b31m\xff\r\nX-Forwarded-For: 1.2.3.4\\\" GET /x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: a\r\nReferer: a\" 200 \"b\r\nAuthorization: Basic YQo6Yg==\r\n\r\n",
+    b'GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \xc2\x9b31m\xff\r\nX-Forwarded-For: 1.2.3.4\\" GET /x\r\n\r\n',
+    b'GET / HTTP/1.1\r\nHost: a\r\nReferer: a" 200 "b\r\nAuthorization: Basic YQo6Yg==\r\n\r\n',
     b"GET /\x1b[31m HTTP/1.1\r\nHost: a\r\n\r\n",
     b"\x1b[31m\x07\x9b / HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: \x1b[31m\r\n\r\n",
