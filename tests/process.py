@@ -28,15 +28,18 @@ class ServerProcess:
     """``python -m servery app:app`` with `source` as app.py in `folder`; killed at the end of the block.
 
     `source` has the names of `sample_apps` and a few modules. What the process prints is kept in `said`.
+    Options are those of `subprocess.Popen` and `where` (the flags that say where to listen), `target` (the
+    import string) and `dev` (Python's development mode).
     """
 
     def __init__(self, folder: Path, source: str, *flags: str, **options: Any) -> None:
         where = options.pop("where", ("--port", "0"))
         target = options.pop("target", "app:app")
+        dev = ("-X", "dev") if options.pop("dev", False) else ()
         prelude = PRELUDE.format(tests=str(Path(__file__).parent))
         (folder / "app.py").write_text(prelude + textwrap.dedent(source))
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-m", "servery", target, *where, *flags],
+            [sys.executable, *dev, "-m", "servery", target, *where, *flags],
             cwd=folder,
             env=ENVIRONMENT,
             text=True,

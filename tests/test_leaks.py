@@ -196,16 +196,23 @@ def test_thousands_of_connections_leave_no_trace(serve, no_collector, data):
             sock = server.connect()
             sock.sendall(data)
             reset(sock)
+            server.errors.records.clear()
 
-    with serve(every_kind, timeout_keep_alive=3600, timeout_first_byte=3600, timeout_body=3600) as server:
+    settings = {"access_log": False, "log_level": "error"}
+    with serve(
+        every_kind, **settings, timeout_keep_alive=3600, timeout_first_byte=3600, timeout_body=3600
+    ) as server:
         first = connections(server)
         storm(10)
         eventually(lambda: connections(server) == first)
+        storm(250)  # as many as are ever open at a time, for the allocator
+        eventually(lambda: connections(server) == first)
         before, memory = state(), process.memory_info().rss
-        storm(1250)
-        eventually(lambda: state() == before)
+        storm(1000)
+        eventually(lambda: all(now <= then for now, then in zip(state(), before, strict=True)))
         assert counts["timers"] <= 2  # the clock has one for all, and this look may be another
-        assert process.memory_info().rss - memory < 3_000_000
+        gc.collect()  # asyncio's transports refer to themselves
+        assert process.memory_info().rss - memory < 4_000_000
 
 
 def test_a_connection_that_was_closed_in_order_is_gone(serve, no_collector):
@@ -236,7 +243,7 @@ def test_no_task_ends_unheard(tmp_path):
         await body(send)
     """
     for kind in ("asyncio", "uvloop"):
-        with ServerProcess(tmp_path, source, "--loop", kind) as server:
+        with ServerProcess(tmp_path, source, "--loop", kind, dev=True) as server:
             for leave in (socket.socket.close, reset):
                 for _ in range(20):
                     sock = server.connect()
@@ -262,7 +269,7 @@ def test_descriptors_that_ran_out_come_back(tmp_path, kind):
         socks = [server.connect() for _ in range(2 * FEW)]
         server.wait_for("cannot accept connections")
         before, begun = sum(process.cpu_times()[:2]), time.monotonic()
-        threading.Event().wait(1.5)
+        threading.Event().wait(1.1)
         passed = time.monotonic() - begun
         busy = (sum(process.cpu_times()[:2]) - before) / passed
         said = server.said.count("cannot accept connections")

@@ -194,7 +194,7 @@ async def app(scope, receive, send):
 
 
 def test_the_lifespan_call_is_never_collected(tmp_path, loop_flags):
-    with ServerProcess(tmp_path, BACKGROUND, *loop_flags) as server:
+    with ServerProcess(tmp_path, BACKGROUND, *loop_flags, dev=True) as server:
         with server.connect() as sock:
             for _ in range(50):
                 sock.sendall(GET)

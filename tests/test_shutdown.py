@@ -260,8 +260,10 @@ async def app(scope, receive, send):
     assert "flushed\nclosed\n" in server.said
 
 
-@pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGINT))
-@pytest.mark.parametrize("phase", ("requests", "lifespan"))
+@pytest.mark.parametrize(
+    ("number", "phase"),
+    ((signal.SIGTERM, "requests"), (signal.SIGINT, "requests"), (signal.SIGTERM, "lifespan")),
+)
 def test_a_second_signal_ends_the_stop_at_once(start, number, phase):
     source = """
 async def app(scope, receive, send):

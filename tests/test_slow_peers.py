@@ -124,7 +124,7 @@ def test_a_body_that_drips_in_ends_in_time(serve, others):
     with (
         serve(app, **settings) as server,
         server.connect() as sock,
-        dripping(sock, POST + b"x" * 1000, 0.001),
+        dripping(sock, POST + b"x" * 1000, 0.003),
     ):
         assert statuses(read_to_end(sock)) == [b"408"]
 
@@ -133,10 +133,11 @@ def test_a_body_that_keeps_the_rate_may_take_longer_than_the_stall(serve):
     async def app(scope, receive, send):
         await respond(send, b"%d" % len(await read_body(receive)))
 
-    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n" + b"x" * 40
     settings = {"timeout_body": 0.2, "body_min_rate": 10}
-    with serve(app, **settings) as server, server.connect() as sock, dripping(sock, data, 0.01):
-        assert read_response(sock)[1] == b"40"
+    with serve(app, **settings) as server, server.connect() as sock:
+        sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n")
+        with dripping(sock, b"x" * 40, 0.01):
+            assert read_response(sock)[1] == b"40"
 
 
 def test_the_time_of_a_body_stands_still_while_the_application_does_not_read(serve):
@@ -185,7 +186,7 @@ def test_a_client_that_never_reads_the_end_is_reset_in_time(serve):
         sock.sendall(GET)
         with pytest.raises(ConnectionResetError):
             received = sock.recv(1)
-            threading.Event().wait(0.8)
+            threading.Event().wait(0.5)
             while data := sock.recv(1 << 20):
                 received += data
 
@@ -194,13 +195,13 @@ def test_a_client_that_reads_slowly_but_reads_gets_everything(serve):
     async def app(scope, receive, send):
         await respond(send, b"x" * 3_000_000)
 
-    with serve(app, timeout_write=0.5) as server, small_window(server) as sock:
+    with serve(app, timeout_write=0.3) as server, small_window(server) as sock:
         sock.sendall(GET)
         received = 0
         begun = time.monotonic()
         while received < 3_000_000:
             received += len(sock.recv(100_000))
-            if time.monotonic() - begun < 0.8:
+            if time.monotonic() - begun < 0.5:
                 threading.Event().wait(0.1)
 
 
