@@ -179,7 +179,7 @@ class Http1Engine:
             self._pending = b""
             self.deadline = NEVER
             events = self._read_head(data, now)
-            if self._eof and self._reading is HEAD and not self.closing:
+            if self._eof and not self.closing:  # it came before: this request has to hear of it, too
                 events += self._receive_eof(now)
             return events
         if self._eof:
