@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
-from .errors import ConfigError, ServeryError, StartupError
+from .errors import AppImportError, ConfigError, LifespanError, ServeryError
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
 
@@ -75,9 +75,14 @@ def _serve(config: Config) -> int:
         from .supervisor.reloader import run_reloader
 
         return run_reloader(config)
+    from .leaving import leave_within
     from .server import Server
 
-    return Server(config).run()
+    try:
+        code = Server(config).run()
+    except ServeryError as error:
+        code = report(error)
+    return leave_within(config.timeout_cancel, code)
 
 
 def _print_config(loaded: Loaded) -> None:
@@ -107,7 +112,7 @@ def _print_version(verbose: bool) -> None:
 def report(error: ServeryError) -> int:
     """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
     cause = error.__cause__
-    if isinstance(error, StartupError) and cause is not None:
+    if isinstance(error, AppImportError | LifespanError) and cause is not None:
         import traceback
 
         from .apps import user_traceback

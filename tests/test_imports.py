@@ -17,9 +17,11 @@ LEAVES = frozenset({"errors", "limits", "events", "engine", "grammar", "_version
 ALLOWED: dict[str, frozenset[str]] = {
     "__init__": frozenset({"config", "server"}) | LEAVES,
     "__main__": frozenset({"cli"}),
-    "cli": frozenset({"config", "settings", "sources", "show", "supervisor", "server", "selection", "apps"})
+    "cli": frozenset(
+        {"config", "settings", "sources", "show", "supervisor", "server", "selection", "apps", "leaving"}
+    )
     | LEAVES,
-    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs"}) | LEAVES,
+    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs", "leaving"}) | LEAVES,
     "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"})
     | LEAVES,
     "selection": frozenset({"http1", "drivers", "config", "_speedups"}) | LEAVES,
@@ -35,6 +37,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "logs": frozenset({"config"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
     "sockets": frozenset({"config", "addresses"}) | LEAVES,
+    "leaving": LEAVES,
     "demo": frozenset({"_version"}),
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""
