@@ -40,7 +40,7 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_left", "_read"),  # the body that is read
+        *("_body_base", "_decoder", "_draining", "_left", "_read"),  # the body that is read
         *(
             "_eof",
             "_head",
@@ -119,6 +119,7 @@ class Http1Engine(ResponseHalf):
         if self._reading is BODY:
             self.wants_read = True
             self._read = 0
+            self._draining = True
             if self._keep_alive and not self._eof:
                 self.deadline = now + self._limits.linger_timeout  # the rest of the body is being dropped
             else:
@@ -210,6 +211,7 @@ class Http1Engine(ResponseHalf):
 
     def _begin_body(self, length: int, now: float) -> None:
         self._reading = BODY
+        self._draining = False
         self._read = 0
         self._body_base = now + self._limits.body_timeout
         self.deadline = self._body_base
@@ -244,7 +246,7 @@ class Http1Engine(ResponseHalf):
         self._read += len(part)
         limits = self._limits
         if self._responding is DONE:
-            if self._read > limits.drain_size:
+            if self._draining and self._read > limits.drain_size:
                 self._linger(now)
             return []
         if part:
@@ -260,9 +262,9 @@ class Http1Engine(ResponseHalf):
         self._pending = rest
         self.deadline = NEVER
         self.wants_read = len(rest) <= self._limits.read_ahead
-        if self._responding is DONE:
-            return self._next_request(now)
-        return [BodyReceived(self.stream, part, False, trailers)]
+        if self._responding is not DONE:
+            return [BodyReceived(self.stream, part, False, trailers)]
+        return self._next_request(now) if self._draining else []
 
     def body_paused(self, paused: bool, now: float) -> None:
         """Tell that the driver stopped (or resumed) reading for the application's sake: time stands still."""
