@@ -40,7 +40,7 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_draining", "_left", "_read"),  # the body that is read
+        *("_body_base", "_decoder", "_draining", "_left", "_paused_at", "_read"),  # the body that is read
         *(
             "_eof",
             "_head",
@@ -213,6 +213,7 @@ class Http1Engine(ResponseHalf):
         self._reading = BODY
         self._draining = False
         self._read = 0
+        self._paused_at = now
         self._body_base = now + self._limits.body_timeout
         self.deadline = self._body_base
         if length == CHUNKED:
@@ -269,7 +270,12 @@ class Http1Engine(ResponseHalf):
     def body_paused(self, paused: bool, now: float) -> None:
         """Tell that the driver stopped (or resumed) reading for the application's sake: time stands still."""
         if self._reading is BODY and self._responding is not DONE:
-            self.deadline = NEVER if paused else now + self._limits.body_timeout
+            if paused:
+                self._paused_at = now
+                self.deadline = NEVER
+            else:
+                self._body_base += now - self._paused_at
+                self.deadline = now + self._limits.body_timeout
 
     # --- a peer's fault ------------------------------------------------------------------------------
 
