@@ -169,7 +169,7 @@ class Http1Engine(ResponseHalf):
 
     def _read_head(self, data: bytes, now: float) -> list[Event]:
         head = self._head
-        begun = self._pending or head.line
+        begun = head.begun
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:

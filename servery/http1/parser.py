@@ -44,7 +44,8 @@ class HeadParser:
     """
 
     __slots__ = (
-        *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "done", "expects_continue"),
+        *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "begun", "done"),
+        "expects_continue",
         *("keep_alive", "length", "line", "minor", "query", "raw_path", "takes_trailers", "upgrade"),
     )
 
@@ -63,7 +64,7 @@ class HeadParser:
         self.raw_path = self.query = b""
         self.authority = self.upgrade = None
         self.line: tuple[bytes, bytes, bytes] | None = None
-        self.done = False
+        self.begun = self.done = False
 
     @property
     def fields(self) -> Headers:
@@ -97,6 +98,7 @@ class HeadParser:
         return self._feed_pieces(data)
 
     def _feed_pieces(self, data: bytes) -> int:
+        self.begun = True
         start = 0
         if self.line is None:
             start = self._skip_empty_lines(data)
