@@ -302,7 +302,11 @@ class Http1Engine(ResponseHalf):
     def _reply(self, error: RemoteProtocolError) -> None:
         head, body = text_response(error.status, error.reason, self._stamp, b"connection: close\r\n")
         line = self._head.line
-        self._out.append(head if line is not None and line[0] == b"HEAD" else head + body)
+        if line is not None and line[0] == b"HEAD":
+            self._out.append(head)
+        else:
+            self._out.append(head + body)
+            self.content_sent = len(body)
         self._keep_alive = False
 
     def _linger(self, now: float) -> None:
