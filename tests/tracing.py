@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -122,10 +122,16 @@ class Tracer:
 
 
 def trace(
-    name: str, data: bytes, cuts: Iterable[int] = (), *, late: bool = False, eof: bool = False
+    name: str,
+    data: bytes,
+    cuts: Iterable[int] = (),
+    *,
+    late: bool = False,
+    eof: bool = False,
+    limits: Limits = DEFAULTS,
 ) -> Trace:
     """The trace of `data`, cut at `cuts`; `eof` adds the peer's EOF."""
-    tracer = Tracer(make_engine(name), late)
+    tracer = Tracer(make_engine(name, limits), late)
     tracer.feed(pieces(data, cuts))
     if late and not eof:
         tracer.answer()
@@ -135,6 +141,32 @@ def trace(
         tracer.answer()
     tracer.trace.ended = tracer.state()
     return tracer.trace
+
+
+def sure_trace(name: str, data: bytes, **limits: Any) -> Trace:
+    """The trace of `data` under `limits`, which must not depend on how it is cut."""
+    chosen = replace(DEFAULTS, **limits)
+    whole = trace(name, data, limits=chosen)
+    for way, cuts in cuttings(data, "sure").items():
+        assert trace(name, data, cuts, limits=chosen) == whole, way
+    return whole
+
+
+def served(name: str, data: bytes, **limits: Any) -> list[Seen]:
+    """The requests in `data`, all of them good."""
+    whole = sure_trace(name, data, **limits)
+    assert whole.failures == []
+    assert all(request.complete for request in whole.requests)
+    return whole.requests
+
+
+def refused(name: str, data: bytes, **limits: Any) -> tuple[type[RemoteProtocolError], int, str]:
+    """(class, status, reason) of the refusal of `data`, which is one request."""
+    whole = sure_trace(name, data, **limits)
+    assert not any(request.complete for request in whole.requests)
+    [(kind, status, reason, _, _, replied)] = whole.failures
+    assert replied == status
+    return kind, status, reason
 
 
 def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
