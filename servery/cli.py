@@ -14,14 +14,10 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
-from .errors import AppImportError, ConfigError, LifespanError, ServeryError
+from .errors import ConfigError, ServeryError
+from .failures import EXIT_INTERRUPTED, report
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
-
-EXIT_CONFIG = 2
-EXIT_STARTUP = 3
-EXIT_INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
 
 HELP_COLUMNS = 100
 EPILOG = """\
@@ -107,19 +103,6 @@ def _print_version(verbose: bool) -> None:
     from .selection import build_facts
 
     print(json.dumps(build_facts(), indent=2))
-
-
-def report(error: ServeryError) -> int:
-    """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
-    cause = error.__cause__
-    if isinstance(error, AppImportError | LifespanError) and cause is not None:
-        import traceback
-
-        from .apps import user_traceback
-
-        traceback.print_exception(type(cause), cause, user_traceback(cause))
-    print(f"servery: error: {error}", file=sys.stderr)
-    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_STARTUP
 
 
 # --- the parser, made from the table -----------------------------------------------------------------

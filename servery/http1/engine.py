@@ -41,17 +41,8 @@ class Http1Engine(ResponseHalf):
 
     __slots__ = (
         *("_body_base", "_decoder", "_draining", "_left", "_paused_at", "_read"),  # the body that is read
-        *(
-            "_eof",
-            "_head",
-            "_limits",
-            "_pending",
-            "_reading",
-            "_stopping",
-            "deadline",
-            "half_closed",
-            "wants_read",
-        ),
+        *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
+        *("deadline", "half_closed", "wants_read"),
     )
 
     def __init__(self, limits: Limits, stamp: Stamp, now: float) -> None:
@@ -85,7 +76,7 @@ class Http1Engine(ResponseHalf):
         """The deadline has passed: what was awaited did not come."""
         self.deadline = NEVER
         if self._reading is HEAD:
-            if self._pending or self._head.line:
+            if self._head_begun():
                 return self._refuse(RemoteProtocolError(408, "request head not complete in time"), now)
             self._close()
         elif self._reading is BODY:
@@ -102,7 +93,7 @@ class Http1Engine(ResponseHalf):
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._pending or self._head.line or self.stream == 0:
+            if self._head_begun() or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()
@@ -152,7 +143,7 @@ class Http1Engine(ResponseHalf):
     def _receive_eof(self, now: float) -> list[Event]:
         self._eof = True
         if self._reading is HEAD:
-            if self._pending or self._head.line:
+            if self._head_begun():
                 return self._refuse(
                     RemoteProtocolError(400, "connection closed inside of a request head"), now
                 )
@@ -169,7 +160,7 @@ class Http1Engine(ResponseHalf):
 
     def _read_head(self, data: bytes, now: float) -> list[Event]:
         head = self._head
-        begun = head.begun
+        begun = self._head_begun()
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
@@ -180,13 +171,24 @@ class Http1Engine(ResponseHalf):
                 wait = self._limits.linger_timeout if self._stopping else self._limits.head_timeout
                 self.deadline = now + wait
             return []
+        request = self._request(head)
+        rest = data[used:]
+        if request.complete:
+            self._reading = READY
+            self._pending = rest
+            self.deadline = NEVER
+            self.wants_read = len(rest) <= self._limits.read_ahead
+            return [request]
         self._pending = b""
-        complete = head.length == 0
+        self._begin_body(head.length, now)
+        return [request, *self._read_body(rest, now)] if rest else [request]
+
+    def _request(self, head: HeadParser) -> RequestReceived:
         assert head.line is not None
         method, target, version = head.line
         keep_alive = head.keep_alive and not self._stopping
         self._begin_exchange(method, head.minor, keep_alive, head.expects_continue, head.takes_trailers)
-        event = RequestReceived(
+        return RequestReceived(
             self.stream,
             method,
             target,
@@ -195,19 +197,14 @@ class Http1Engine(ResponseHalf):
             head.authority,
             version,
             head.fields,
-            complete,
+            head.length == 0,
             head.expects_continue,
             head.upgrade,
         )
-        rest = data[used:]
-        if complete:
-            self._reading = READY
-            self._pending = rest
-            self.deadline = NEVER
-            self.wants_read = len(rest) <= self._limits.read_ahead
-            return [event]
-        self._begin_body(head.length, now)
-        return [event, *self._read_body(rest, now)] if rest else [event]
+
+    def _head_begun(self) -> bool:
+        """Whether the peer has sent any octet of the next head; empty lines before it count too."""
+        return bool(self._pending or self._head.line or self._head.empty_lines)
 
     def _begin_body(self, length: int, now: float) -> None:
         self._reading = BODY

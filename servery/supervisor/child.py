@@ -94,7 +94,7 @@ def _no_interrupt() -> Iterator[None]:
 
 def main(lifeline: int) -> int:
     """Run the server with the configuration that comes in through `lifeline`; its exit code."""
-    from ..cli import report
+    from ..failures import report
     from ..leaving import leave_within
     from ..server import Server
 
