@@ -76,7 +76,7 @@ class Http1Engine(ResponseHalf):
         """The deadline has passed: what was awaited did not come."""
         self.deadline = NEVER
         if self._reading is HEAD:
-            if self._head_begun():
+            if self._pending or self._head.line:
                 return self._refuse(RemoteProtocolError(408, "request head not complete in time"), now)
             self._close()
         elif self._reading is BODY:
@@ -143,7 +143,7 @@ class Http1Engine(ResponseHalf):
     def _receive_eof(self, now: float) -> list[Event]:
         self._eof = True
         if self._reading is HEAD:
-            if self._head_begun():
+            if self._pending or self._head.line:  # empty lines alone are no request: nothing to refuse
                 return self._refuse(
                     RemoteProtocolError(400, "connection closed inside of a request head"), now
                 )
