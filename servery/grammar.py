@@ -57,6 +57,8 @@ CHUNK_LINE = re.compile(
 
 def has_control(octets: bytes) -> bool:
     """Whether a control octet other than HTAB is in `octets`."""
+    if octets.isascii() and octets.decode("ascii").isprintable():  # nearly always, and quicker to see
+        return False
     return len(octets.translate(None, CONTROLS)) != len(octets)
 
 

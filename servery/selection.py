@@ -49,9 +49,9 @@ class Selection:
 
         return asyncio.new_event_loop
 
-    def facts(self) -> dict[str, Any]:
+    def __str__(self) -> str:
         """What the server says of itself, to applications and in its start-up line."""
-        return {"version": __version__, "parser": self.parser, "io": self.io, "loop": self.loop}
+        return f"parser={self.parser} io={self.io} loop={self.loop}"
 
 
 def select(config: Config) -> Selection:

@@ -150,15 +150,11 @@ class Server:
             root_path=config.root_path,
             concurrency=config.limit_concurrency,
             state=state,
-            engine_facts={**self.selection.facts(), "interface": loaded.interface},
+            runs=f"{self.selection} interface={loaded.interface}",
         )
 
     def _announce(self, loudly: bool) -> None:
-        facts = self.selection
-        line = (
-            f"servery {__version__} · parser={facts.parser} io={facts.io} loop={facts.loop} http=1.1 workers=1"
-            f" · {' '.join(self.urls)}"
-        )
+        line = f"servery {__version__} · {self.selection} http=1.1 workers=1 · {' '.join(self.urls)}"
         if loudly:
             print(line, file=sys.stderr, flush=True)
         else:

@@ -204,10 +204,11 @@ class HttpCycle:
             offset = message.get("offset")
             await self._send_file(_required(message, "file"), offset, message.get("count"), more)
         elif kind == "http.response.trailers":
-            engine.send_trailers(
-                self._stream, message.get("headers", ()), bool(message.get("more_trailers", False))
-            )
-            self._sent()
+            more = bool(message.get("more_trailers", False))
+            complete = engine.send_trailers(self._stream, message.get("headers", ()), more)
+            self._port.flush()
+            if complete:
+                self._complete()
         elif kind == "http.response.early_hint":
             links = [(b"link", bytes(link)) for link in _required(message, "links")]
             engine.send_informational(self._stream, 103, links)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
+from .._version import __version__
 from ..engine import Scope
 from ..events import RequestReceived
 
@@ -24,11 +25,11 @@ class ConnectionInfo:
     """What all scopes of one connection have in common.
 
     `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None).
-    `state` is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `engine_facts` is
-    what the server says of itself in ``scope["extensions"]["servery"]``.
+    `state` is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the server
+    says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its start-up line.
     """
 
-    __slots__ = ("client", "engine_facts", "root_path", "scheme", "server", "state")
+    __slots__ = ("client", "root_path", "runs", "scheme", "server", "state")
 
     def __init__(
         self,
@@ -37,14 +38,14 @@ class ConnectionInfo:
         scheme: str,
         root_path: str,
         state: dict[str, Any] | None,
-        engine_facts: dict[str, Any],
+        runs: str,
     ) -> None:
         self.client = client
         self.server = server
         self.scheme = scheme
         self.root_path = root_path
         self.state = state
-        self.engine_facts = engine_facts
+        self.runs = runs
 
 
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
@@ -60,14 +61,14 @@ def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, 
         "http.response.pathsend": {},
         "http.response.zerocopysend": {},
         "http.request.trailers": {},
-        "servery": {**info.engine_facts, "request_id": request_id},
+        "servery": {"version": __version__, "runs": info.runs, "request_id": request_id},
     }
     if trailers:
         extensions["http.response.trailers"] = {}
     scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": SPEC_VERSION},
-        "http_version": "1.1" if request.version == b"1.1" else request.version.decode("ascii"),
+        "http_version": "1.1" if request.version == b"1.1" else "1.0",
         "method": _METHODS.get(request.method) or request.method.decode("ascii"),
         "scheme": info.scheme,
         "path": path,

@@ -24,6 +24,9 @@ from ..addresses import peer_name, server_name
 from .sendfile import FileToSend, send_file
 from .service import Service, error_log
 
+READ_SIZE = 65_536
+"""Octets that are asked of a socket at once."""
+
 _WRITTEN_APART = 65_536
 """Output of more octets is handed over in pieces: one more copy would cost more than one more call."""
 
@@ -99,6 +102,10 @@ class AsyncioConnection(asyncio.Protocol):
         if sock is not None and sock.family != _AF_UNIX:
             # asyncio does it only for sockets that know their protocol number, and accepted ones do not
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(transport, "max_size"):
+            # asyncio's transports ask for 256 KiB at every read, and the C library gives such a block back to the
+            # system each time: ten microseconds for a request of sixty octets
+            transport.max_size = READ_SIZE
         high = service.limits.write_buffer
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self._info = ConnectionInfo(
@@ -107,7 +114,7 @@ class AsyncioConnection(asyncio.Protocol):
             "http",
             service.root_path,
             service.state,
-            service.engine_facts,
+            service.runs,
         )
         service.connected(self)
         if service.stopping:
@@ -316,7 +323,9 @@ class AsyncioConnection(asyncio.Protocol):
             return
         self._cycle = cycle
         service.begun(cycle)
-        cycle.task = service.loop.create_task(cycle.run(service.app), context=service.context.copy())
+        cycle.task = service.loop.create_task(
+            cycle.run(service.app), name=request_id, context=service.context.copy()
+        )
 
     def _refuse(self, cycle: HttpCycle) -> None:
         """More requests than `--limit-concurrency` are in progress."""

@@ -54,10 +54,10 @@ class Service:
             "connections",
             "context",
             "cycles",
-            "engine_facts",
+            "runs",
             "idle",
         ),
-        *("limits", "loop", "make_engine", "request_count", "root_path", "state", "stopping"),
+        *("limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
     )
 
     def __init__(
@@ -72,7 +72,7 @@ class Service:
         root_path: str,
         concurrency: int | None,
         state: dict[str, Any] | None,
-        engine_facts: dict[str, Any],
+        runs: str,
     ) -> None:
         self.app = app
         self.limits = limits
@@ -83,7 +83,7 @@ class Service:
         self.root_path = root_path
         self.concurrency = concurrency
         self.state = state
-        self.engine_facts = engine_facts
+        self.runs = runs
         self.clock = Clock(loop, context)
         self.connections: set[Connection] = set()
         self.cycles: set[HttpCycle] = set()

@@ -142,7 +142,7 @@ class Http1Engine:
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._pending or self._head.method or self.stream == 0:
+            if self._pending or self._head.line or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()
@@ -449,6 +449,7 @@ class Http1Engine:
                 self._out.append(
                     b"0\r\n" + self._trailers + b"\r\n" if self._head.takes_trailers else LAST_CHUNK
                 )
+        return not more
 
     def answer(self, stream: int, status: int, text: str, extra: bytes = b"") -> None:
         """Queue a short text response of the server's own. `extra` is whole field lines."""
@@ -516,35 +517,35 @@ class Http1Engine:
         return self._make_head(size, more, empty) if starts else b""
 
     def _make_head(self, size: int, more: bool, empty: bool) -> bytes:
-        block, length, flags = self._fields
+        block, length, framing_line, flags = self._fields
         if self._reading is BODY or self._continue_due or flags & WANTS_CLOSE:
             self._keep_alive = self._persists() and not flags & WANTS_CLOSE
         if length < 0 and not more and (size or not empty) and not self._trailers_due:
             length = size  # the whole content is here: no need for chunks
-        chunked = False
+            framing_line = b"content-length: %d\r\n" % size
         if empty:
             self._framing = EMPTY
             if self._status == 204:
-                length = -1  # RFC 9110 section 8.6
+                framing_line = b""  # RFC 9110 section 8.6
         elif length >= 0 and not (self._trailers_due and self._head.takes_trailers):
             self._framing = LENGTH
         elif self._head.minor:
             self._framing = CHUNKS
-            chunked = True
+            framing_line = b"transfer-encoding: chunked\r\n"
         else:
             self._framing = CLOSE
             self._keep_alive = False
-        if chunked:
-            framing_line = b"transfer-encoding: chunked\r\n"
-        else:
-            framing_line = b"content-length: %d\r\n" % length if length >= 0 else b""
+            framing_line = b""
         self._responding = SENDING
-        return b"%b%b%b%b%b\r\n" % (
-            STATUS_LINES[self._status],
-            block,
-            framing_line,
-            b"" if self._keep_alive and self._head.minor else self._connection_line(),
-            self._stamp(flags & 3),
+        return b"".join(
+            (
+                STATUS_LINES[self._status],
+                block,
+                framing_line,
+                b"" if self._keep_alive and self._head.minor else self._connection_line(),
+                self._stamp(flags & 3),
+                b"\r\n",
+            )
         )
 
     def _connection_line(self) -> bytes:

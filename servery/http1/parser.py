@@ -185,6 +185,10 @@ def _keep(table: dict[bytes, tuple[bytes, bytes]], line: bytes, field: tuple[byt
         table[line] = field
 
 
+_ONE = (1, b"1.1")
+_ZERO = (0, b"1.0")
+
+
 class HeadParser:
     """One request head after the other, in any pieces.
 
@@ -224,29 +228,24 @@ class HeadParser:
         """
         if self.line is None:
             match = ORIGIN_LINE.match(data)
-            if match is not None and match[1] != b"CONNECT":
+            if match is not None:
                 start = match.end()
                 end = data.find(b"\r\n\r\n", start - 2)
                 if start <= end <= self._ordinary:  # whole, with fields, and no limit on octets is near
-                    self._read_ordinary(match, data[start:end], start)
-                    return end + 4
+                    method, target, path, query, minor = match.groups()
+                    if method != b"CONNECT":
+                        self.raw_path = path
+                        self.query = query or b""
+                        self.authority = None
+                        self.minor, version = _ONE if minor == b"1" else _ZERO
+                        self.line = (method, target, version)
+                        section = self._section
+                        section.reset(self._limits.head_size - start)
+                        section.take(data[start:end])
+                        self._conclude()
+                        self.done = True
+                        return end + 4
         return self._feed_pieces(data)
-
-    def _read_ordinary(self, match: re.Match[bytes], block: bytes, used: int) -> None:
-        method, target, self.raw_path, query, minor = match.groups()
-        self.query = query or b""
-        self.authority = None
-        if minor == b"1":
-            self.minor = 1
-            self.line = (method, target, b"1.1")
-        else:
-            self.minor = 0
-            self.line = (method, target, b"1.0")
-        section = self._section
-        section.reset(self._limits.head_size - used)
-        section.take(block)
-        self._conclude()
-        self.done = True
 
     def _feed_pieces(self, data: bytes) -> int:
         start = 0

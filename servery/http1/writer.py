@@ -7,6 +7,7 @@ could use to split a response (CR, LF, NUL and other controls) is refused here, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..engine import RawHeaders
 from ..errors import LocalProtocolError
@@ -71,85 +72,113 @@ STATUS_LINES = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, "").encode()) for status in range(100, 1000)
 }
 
-(_ORDINARY, _LENGTH, _CODING, _CONNECTION, _DATE, _SERVER) = range(6)
-_SPECIAL = {
+(_ORDINARY, _SHARED, _LENGTH, _CODING, _CONNECTION, _DATE, _SERVER) = range(7)
+_KINDS = {
     b"content-length": _LENGTH,
     b"transfer-encoding": _CODING,
     b"connection": _CONNECTION,
     b"date": _DATE,
     b"server": _SERVER,
+    **dict.fromkeys(
+        (
+            *(b"accept-ranges", b"access-control-allow-credentials", b"access-control-allow-headers"),
+            *(b"access-control-allow-methods", b"access-control-allow-origin", b"access-control-max-age"),
+            *(b"cache-control", b"content-encoding", b"content-language", b"content-type", b"pragma"),
+            *(b"referrer-policy", b"strict-transport-security", b"vary", b"x-content-type-options"),
+            *(b"x-frame-options", b"x-xss-protection"),
+        ),
+        _SHARED,
+    ),
 }
-_NAMES_KEPT = 1024
-_names: dict[bytes, int] = {**_SPECIAL, b"content-type": _ORDINARY}
-"""Names already checked, as the application spells them, and what they mean to the framing."""
+_KEPT = 1024
+_LINE_KEPT_SIZE = 256
 
+_names: dict[bytes, int] = dict(_KINDS)
+"""Names already checked, as the application spells them, and their kind."""
+_lines: dict[tuple[bytes, bytes], bytes] = {}
+"""Lines of `_SHARED` fields already checked: the same from response to response, and nothing private."""
+_lengths: dict[bytes, tuple[int, bytes]] = {}
+"""Content-Length values already checked: the number, and the line."""
 
-Fields = tuple[bytes, int, int]
-"""Checked response fields: their lines without the ones that concern framing, the Content-Length that the
-application gave or -1, and flags: `HAS_DATE`, `HAS_SERVER`, `WANTS_CLOSE`."""
+Fields = tuple[bytes, int, bytes, int]
+"""Checked response fields: the lines of those that do not concern framing; the Content-Length that the
+application gave, or -1, and its line; flags: `HAS_DATE`, `HAS_SERVER`, `WANTS_CLOSE`."""
 
 
 def encode_fields(headers: RawHeaders) -> Fields:
     """Check and serialise response fields. Raises `LocalProtocolError` for what must not go on the wire."""
-    length = -1
+    length, length_line = -1, b""
     flags = 0
-    parts: list[bytes] = []
-    known = _names.get
+    lines: list[bytes] = []
     try:
-        for name, value in headers:
-            kind = known(name)
-            if kind is None:
-                kind = _learn(name)
-            if kind:
+        for field in headers:
+            line = _lines.get(field) if type(field) is tuple else None
+            if line is None:
+                name, value = field
+                kind = _names.get(name)
+                if kind is None:
+                    kind = _learn(name)
                 if kind == _LENGTH:
-                    given = content_length(value)
-                    if length not in (-1, given):
+                    known = _lengths.get(value) or _read_length(value)
+                    if length_line and known[0] != length:
                         raise LocalProtocolError("two different content-length fields in the response")
-                    length = given
+                    length, length_line = known
                     continue
-                if kind == _DATE:
-                    flags |= HAS_DATE
-                elif kind == _SERVER:
-                    flags |= HAS_SERVER
-                else:  # connection and transfer-encoding are the server's own to write (ASGI, Response Start)
-                    if kind == _CONNECTION and b"close" in list_members([value]):
-                        flags |= WANTS_CLOSE
-                    continue
-            parts += (name, b": ", value, b"\r\n")
-        block = b"".join(parts)
+                line = _encode(name, value)
+                if kind > _LENGTH:
+                    flags |= _flag(kind, value)
+                    if kind < _DATE:  # the server's own to write (ASGI, Response Start)
+                        continue
+                elif kind == _SHARED:
+                    _keep(_lines, (name, value), line)
+            lines.append(line)
     except (TypeError, ValueError, AttributeError) as error:
         raise LocalProtocolError(f"headers must be an iterable of (name, value) pairs of bytes: {error}") from error
-    controls = len(block) - len(block.translate(None, CONTROLS))  # ours are CR and LF, once for each four parts
-    if controls != len(parts) // 2 or b" \r\n" in block or b":  " in block or b"\t" in block:
-        _find_fault(parts)
-    return block, length, flags
+    return b"".join(lines), length, length_line, flags
 
 
-def _find_fault(parts: list[bytes]) -> None:
-    """Refuse the value that is at fault, if one is: ``a:  b`` inside of a value is none."""
-    for name, value in zip(parts[::4], parts[2::4], strict=True):
-        if has_control(value):
-            raise LocalProtocolError(f"response field {name!r} has a control character in its value")
-        if value.strip(b" \t") != value:
-            raise LocalProtocolError(f"response field {name!r} has whitespace at the start or end of its value")
+def _encode(name: bytes, value: bytes) -> bytes:
+    line = b"%b: %b\r\n" % (name, value)
+    if has_control(value):
+        raise LocalProtocolError(f"response field {name!r} has a control character in its value")
+    if value.strip(b" \t") != value:
+        raise LocalProtocolError(f"response field {name!r} has whitespace at the start or end of its value")
+    return line
 
 
-def content_length(value: bytes) -> int:
-    """The number in a Content-Length that the application gave. Raises `LocalProtocolError`."""
-    if not value.isdigit() or len(value) > 19:
-        raise LocalProtocolError(f"invalid content-length {value!r} in the response")
-    return int(value)
+def _flag(kind: int, value: bytes) -> int:
+    if kind == _DATE:
+        return HAS_DATE
+    if kind == _SERVER:
+        return HAS_SERVER
+    return WANTS_CLOSE if kind == _CONNECTION and b"close" in list_members([value]) else 0
 
 
 def _learn(name: bytes) -> int:
+    """The kind of a name that was not seen before."""
     if not isinstance(name, bytes):
         raise TypeError(f"field name {name!r} is not bytes")
     if not TOKEN.fullmatch(name):
         raise LocalProtocolError(f"invalid response field name {name!r}")
-    kind = _SPECIAL.get(name.lower(), _ORDINARY)
-    if len(_names) < _NAMES_KEPT:
-        _names[name] = kind
+    kind = _KINDS.get(name.lower(), _ORDINARY)
+    _keep(_names, name, kind)
     return kind
+
+
+def _read_length(value: bytes) -> tuple[int, bytes]:
+    """A Content-Length that the application gave. Raises `LocalProtocolError`."""
+    if not value.isdigit() or len(value) > 19:
+        raise LocalProtocolError(f"invalid content-length {value!r} in the response")
+    known = (int(value), b"content-length: %b\r\n" % value)
+    _keep(_lengths, value, known)
+    return known
+
+
+def _keep(table: dict[Any, Any], key: Any, line: Any) -> None:
+    if not isinstance(line, bytes) or len(line) <= _LINE_KEPT_SIZE:
+        if len(table) >= _KEPT:
+            table.clear()
+        table[key] = line
 
 
 def chunk_head(size: int) -> bytes:
