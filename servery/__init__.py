@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .api import run, serve
     from .config import Config
     from .errors import ClientDisconnected, ConfigError, ServeryError, StartupError
-    from .server import Server, run, serve
+    from .server import Server
 
 __all__ = [
     "ClientDisconnected",
@@ -37,8 +38,8 @@ _HOMES = {
     "ServeryError": "errors",
     "StartupError": "errors",
     "Server": "server",
-    "run": "server",
-    "serve": "server",
+    "run": "api",
+    "serve": "api",
 }
 
 

@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from .config import Config
 from .engine import Message, Scope
 from .errors import AppImportError, ConfigError
+from .failures import user_traceback
 from .settings import nearest
 
 Receive = Callable[[], Awaitable[Message]]
@@ -39,7 +39,7 @@ def load_app(config: Config) -> LoadedApp:
     """Import the application, call its factory, find its interface.
 
     Raises ConfigError if none is named, AppImportError if it cannot be had. If the user's own code
-    raised, that error is the AppImportError's ``__cause__``; see `user_traceback`.
+    raised, that error is the AppImportError's ``__cause__``; see `servery.failures`.
     """
     if config.app is None:
         raise ConfigError("no application is named: set app to an import string such as main:app")
@@ -53,18 +53,6 @@ def load_app(config: Config) -> LoadedApp:
         _check_callable(app, name)
     interface = config.interface or _interface(app, name)
     return LoadedApp(app if interface == "asgi3" else _from_double(app), interface)
-
-
-def user_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of `error` from the first frame that is neither ours nor the import system's."""
-    ours = (load_app.__code__.co_filename, importlib.import_module.__code__.co_filename)
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file not in ours and not file.startswith("<frozen importlib"):
-            break
-        trace = trace.tb_next
-    return trace
 
 
 # --- the import string -------------------------------------------------------------------------------

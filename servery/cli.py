@@ -14,14 +14,10 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
-from .errors import ConfigError, ServeryError, StartupError
+from .errors import ConfigError, ServeryError
+from .failures import EXIT_INTERRUPTED, report
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
-
-EXIT_CONFIG = 2
-EXIT_STARTUP = 3
-EXIT_INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
 
 HELP_COLUMNS = 100
 EPILOG = """\
@@ -75,9 +71,14 @@ def _serve(config: Config) -> int:
         from .supervisor.reloader import run_reloader
 
         return run_reloader(config)
+    from .leaving import leave_within
     from .server import Server
 
-    return Server(config).run()
+    try:
+        code = Server(config).run()
+    except ServeryError as error:
+        code = report(error)
+    return leave_within(config.timeout_cancel, code)
 
 
 def _print_config(loaded: Loaded) -> None:
@@ -102,19 +103,6 @@ def _print_version(verbose: bool) -> None:
     from .selection import build_facts
 
     print(json.dumps(build_facts(), indent=2))
-
-
-def report(error: ServeryError) -> int:
-    """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
-    cause = error.__cause__
-    if isinstance(error, StartupError) and cause is not None:
-        import traceback
-
-        from .apps import user_traceback
-
-        traceback.print_exception(type(cause), cause, user_traceback(cause))
-    print(f"servery: error: {error}", file=sys.stderr)
-    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_STARTUP
 
 
 # --- the parser, made from the table -----------------------------------------------------------------

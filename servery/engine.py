@@ -50,6 +50,8 @@ class HttpEngine(Engine, Protocol):
 
     content_sent: int
     """Octets of content queued so far for the response in progress."""
+    takes_trailers: bool
+    """Whether the peer of the request in progress wants trailer fields."""
 
     def advance(self, now: float) -> list[Event]:
         """Go on after a response was completed: the next pipelined request, or the idle deadline."""
@@ -99,11 +101,6 @@ class HttpEngine(Engine, Protocol):
 
     def body_paused(self, paused: bool, now: float) -> None:
         """The driver stopped, or resumed, reading because the application does not take the body."""
-        ...
-
-    @property
-    def takes_trailers(self) -> bool:
-        """Whether the peer of the request in progress wants trailer fields."""
         ...
 
     def abandon(self, stream: int) -> None:
@@ -163,7 +160,9 @@ class Port(Protocol):
         ...
 
     def open_file(self, file: Any, offset: int | None, count: int | None) -> FileSending:
-        """Open a path, or take an open file or descriptor, from `offset` (its position) for `count` octets."""
+        """Open a path, or take an open file or descriptor, from `offset` (its position) for `count`
+        octets.
+        """
         ...
 
     async def send_file(self, sending: FileSending) -> None:

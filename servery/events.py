@@ -60,8 +60,8 @@ class PeerClosed:
 class ConnectionFailed:
     """The peer broke the protocol, a limit or a time-out; a reply is queued where one is possible.
 
-    `stream` is the request that was cut, or 0 when no request was in progress. `request_line` is (method, target, version)
-    of a refused head for the log, or ``None`` if it had no valid one. `replied` is the
+    `stream` is the request that was cut, or 0 when no request was in progress. `request_line` is (method,
+    target, version) of a refused head for the log, or ``None`` if it had no valid one. `replied` is the
     status that was queued for the peer, or 0 where it gets none.
     """
 

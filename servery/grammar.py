@@ -23,9 +23,11 @@ REQUEST_LINE = re.compile(rb"([%b]++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-
 """RFC 9112 section 3, one SP each: method, target, major, minor. A target is visible ASCII without
 ``#``: browsers send characters outside RFC 3986 such as ``|`` and ``{``, never a fragment."""
 
-ORIGIN_LINE = re.compile(rb"([%b]++) ((/[\x21\x22\x24-\x3e\x40-\x7e]*+)(?:\?([\x21\x22\x24-\x7e]*+))?+) HTTP/1\.([01])\r\n" % TCHAR)
-"""The request line of nearly every request, with its CRLF: method, target, path, query, minor. For ``match``; what
-does not match may still be right and is looked at with `REQUEST_LINE`."""
+ORIGIN_LINE = re.compile(
+    rb"([%b]++) ((/[\x21\x22\x24-\x3e\x40-\x7e]*+)(?:\?([\x21\x22\x24-\x7e]*+))?+) HTTP/1\.([01])\r\n" % TCHAR
+)
+"""The request line of nearly every request, with its CRLF: method, target, path, query, minor. For ``match``;
+what does not match may still be right and is looked at with `REQUEST_LINE`."""
 
 FIELD_LINE = re.compile(rb"([%b]++):[ \t]*+([%b]*+)" % (TCHAR, VALUE_CHAR))
 """RFC 9112 section 5: name and value; whitespace at the value's end is still on it."""

@@ -29,17 +29,21 @@ class Limits:
     chunk_extensions: int = 16_384
     """Octets of chunk extensions in one body, all together (RFC 9112 section 7.1.1 asks for a bound); 400."""
     body_size: int | None = None
-    """Octets of a request body. Off: only the application knows its uploads, and it gets them streamed; 413."""
+    """Octets of a request body. Off: only the application knows its uploads, and it gets them streamed;
+    413."""
     empty_lines: int = 4
-    """CRLFs skipped before a request line (RFC 9112 section 2.2): some old clients send one after a body; 400."""
+    """CRLFs skipped before a request line (RFC 9112 section 2.2): some old clients send one after a body;
+    400."""
     read_ahead: int = 65_536
     """Octets read beyond the request in progress before the socket is paused: a few pipelined requests."""
     body_buffer: int = 65_536
-    """Octets of request body kept for an application that does not call receive() before pausing the socket."""
+    """Octets of request body kept for an application that does not call receive() before pausing the
+    socket."""
     drain_size: int = 65_536
     """Octets of unread request body that are read and dropped to keep a connection; more closes it."""
     write_buffer: int = 65_536
-    """High-water mark: `send()` waits while more octets than this wait for the peer; low water is a quarter."""
+    """High-water mark: `send()` waits while more octets than this wait for the peer; low water is a
+    quarter."""
 
     # --- times -----------------------------------------------------------------------------------------
     first_byte_timeout: float = 10.0

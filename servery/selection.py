@@ -1,7 +1,7 @@
 """From ``--parser``, ``--io`` and ``--loop`` to the classes that run: nothing is chosen silently.
 
-The only module that may name the compiled core. A choice that cannot work is a `ConfigError` with the fix in its
-text, raised before a socket is bound.
+The only module that may name the compiled core. A choice that cannot work is a `ConfigError` with the fix in
+its text, raised before a socket is bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One worker process: import the application, bind, start up, serve, stop.
 
-Knows the order of these phases and what each may take; sockets, engines and the application are made elsewhere. One
-signal always ends it in bounded time: see `Server._stop`.
+Knows the order of these phases and what each may take; sockets, engines and the application are made
+elsewhere. One signal always ends it in bounded time: see `Server._stop`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,12 +23,13 @@ from . import logs
 from ._version import __version__
 from .addresses import addresses
 from .apps import LoadedApp, load_app
-from .asgi.lifespan import Lifespan
+from .asgi.lifespan import Lifespan, Phase
 from .config import Config
 from .drivers.acceptor import Acceptor
-from .drivers.asyncio_driver import AsyncioConnection, AsyncioWakeup
+from .drivers.asyncio_driver import AsyncioConnection
 from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
+from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .selection import select
 from .sockets import Listener, bind_all
@@ -36,12 +37,16 @@ from .sockets import Listener, bind_all
 INTERRUPTED = 128
 """Exit code when a second signal ended the stop: this plus the signal's number."""
 
+UNWIND = 0.1
+"""Seconds that cancelled tasks may take to unwind when the stop is to end at once."""
+
 
 class Server:
     """Serves one application until it is told to stop.
 
-    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a graceful stop;
-    setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where they are reached.
+    `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a
+    graceful stop; setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where
+    they are reached.
     """
 
     def __init__(self, config: Config) -> None:
@@ -51,10 +56,9 @@ class Server:
         self.listeners: list[Listener] = []
         self.exit_code = 0
         self.left_behind = False
-        """Requests or threads that did not end are still there: only leaving the process ends them."""
+        """Tasks that ignored their cancellation are still there: only leaving the process ends them."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._should_exit = self._force_exit = False
-        self._signal = 0
         self._wake = asyncio.Event()
         self._forced = asyncio.Event()
 
@@ -92,10 +96,15 @@ class Server:
         """Serve until a signal; returns the exit code. Raises `StartupError` or `ConfigError`."""
         loop = self.selection.loop_factory()()
         asyncio.set_event_loop(loop)
+        executor = ThreadPoolExecutor(thread_name_prefix="servery")
+        loop.set_default_executor(executor)
         try:
             with self._signals(loop):
                 loop.run_until_complete(self.serve(announce=True))
         finally:
+            executor.shutdown(
+                wait=False, cancel_futures=True
+            )  # its idle threads end; see `leaving` for the others
             self._close_loop(loop)
             asyncio.set_event_loop(None)
         return self.exit_code
@@ -103,8 +112,23 @@ class Server:
     async def serve(self, *, announce: bool = False) -> None:
         """Serve inside of the running event loop until `should_exit`; signals are the caller's business.
 
+        Cancelling it begins a graceful stop, and `asyncio.CancelledError` follows; once more ends it at once.
         With `announce` the start-up line goes to stderr whatever the log level. Raises `StartupError`.
         """
+        # a task of its own, for the stop needs one that is not cancelled
+        serving = asyncio.create_task(self._run(announce))
+        cancelled: asyncio.CancelledError | None = None
+        while not serving.done():
+            try:
+                await asyncio.wait((serving,))
+            except asyncio.CancelledError as error:
+                self.should_exit, self.force_exit = True, cancelled is not None
+                cancelled = error
+        serving.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _run(self, announce: bool) -> None:
         self._loop = asyncio.get_running_loop()
         logs.configure(self.config)
         loaded = load_app(self.config)
@@ -133,9 +157,11 @@ class Server:
             await acceptor.start()
         self.started = True
         self._announce(announce)
-        await self._wake.wait()
-        await self._stop(service, acceptors)
-        await self._end_lifespan(lifespan, task)
+        try:
+            await self._wake.wait()
+        finally:  # in order too when somebody cancels all tasks of the loop
+            await self._stop(service, acceptors)
+            await self._end_lifespan(lifespan, task)
 
     def _make_service(self, loaded: LoadedApp, state: dict[str, Any] | None) -> Service:
         config = self.config
@@ -168,14 +194,16 @@ class Server:
             return None
         task = asyncio.create_task(lifespan.run())
         try:
-            await self._or_stop(lifespan.started(), self.config.timeout_lifespan_startup)
+            await self._race(lifespan.started(), self._wake, self.config.timeout_lifespan_startup)
         except TimeoutError:
             task.cancel()
+            await self._unwind(task)
             raise LifespanError(
                 f"the application did not start within {self.config.timeout_lifespan_startup:g} s "
                 "(--timeout-lifespan-startup)"
             ) from None
         except LifespanError as error:
+            await self._unwind(task)
             if lifespan.unsupported and self.config.lifespan == "auto":
                 error_log.debug("the application does not support lifespan", exc_info=lifespan.error)
                 return None
@@ -187,30 +215,43 @@ class Server:
     async def _end_lifespan(self, lifespan: Lifespan, task: asyncio.Task[None] | None) -> None:
         if task is None:
             return
-        if lifespan.phase.name in ("WAITING", "STARTING"):  # stopped while starting up: nothing to shut down
-            task.cancel()
-        elif not self._force_exit:
+        if self._force_exit or lifespan.phase in (Phase.WAITING, Phase.STARTING):
+            task.cancel()  # at once; or stopped while starting up: nothing to shut down
+        else:
             try:
-                await self._or_force(lifespan.stopped(), self.config.timeout_lifespan_shutdown)
+                await self._race(lifespan.stopped(), self._forced, self.config.timeout_lifespan_shutdown)
             except TimeoutError:
                 error_log.error("the application did not shut down in time (--timeout-lifespan-shutdown)")
                 self.exit_code = self.exit_code or 1
             except LifespanError as error:
                 error_log.error("%s", error, exc_info=lifespan.error)
                 self.exit_code = self.exit_code or 1
-        await asyncio.wait([task], timeout=self.config.timeout_cancel)
-        task.cancel()
+        await self._unwind(task)
 
-    async def _or_stop(self, awaitable: Any, timeout: float | None) -> None:
-        """Wait for `awaitable`, but not beyond a request to stop. Raises `TimeoutError`."""
-        await self._race(awaitable, self._wake, timeout)
+    async def _unwind(self, task: asyncio.Task[None]) -> None:
+        """Let the lifespan call come to its end, then cancel it; each may take `timeout_cancel` seconds."""
+        timeout = UNWIND if self._force_exit else self.config.timeout_cancel
+        await asyncio.wait((task,), timeout=timeout)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,), timeout=timeout)
+        if not task.done():
+            error_log.error(
+                "left behind, still running after it was cancelled: the lifespan of the application"
+            )
+            self._leave_behind(task)
 
-    async def _or_force(self, awaitable: Any, timeout: float | None) -> None:
-        """Wait for `awaitable`, but not beyond a request to stop at once. Raises `TimeoutError`."""
-        await self._race(awaitable, self._forced, timeout)
+    def _leave_behind(self, task: asyncio.Task[Any] | None) -> None:
+        """Log where `task` is."""
+        self.left_behind = True
+        self.exit_code = self.exit_code or 1
+        if task is not None:
+            stack = "".join(line for frame in task.get_stack() for line in traceback.format_stack(frame, 1))
+            error_log.error("still running:\n%s", stack)
 
     @staticmethod
     async def _race(awaitable: Any, event: asyncio.Event, timeout: float | None) -> None:
+        """Wait for `awaitable`, but not beyond `event`: a request to stop. Raises `TimeoutError`."""
         first = asyncio.ensure_future(awaitable)
         second = asyncio.ensure_future(event.wait())
         try:
@@ -229,8 +270,9 @@ class Server:
         """End in bounded time: accept no more; finish, tell, cancel, leave behind; each phase is logged.
 
         Requests in progress are answered with ``Connection: close``, idle connections closed at once. After
-        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after `Limits.graceful_timeout`
-        they are cancelled, and what ignores even that is left behind after `Limits.cancel_timeout`.
+        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after
+        `Limits.graceful_timeout` they are cancelled, and what ignores even that is left behind after
+        `Limits.cancel_timeout`.
         """
         limits = service.limits
         service.stopping = True
@@ -256,23 +298,25 @@ class Server:
 
     async def _cancel(self, service: Service) -> None:
         if service.cycles:
-            error_log.warning("stop: cancelling after the graceful time-out: %s", _open_work(service))
-        for cycle in list(service.cycles):
-            if cycle.task is not None:
-                cycle.task.cancel()
-        if not await self._idle(service, service.limits.cancel_timeout) and service.cycles:
+            when = "at once" if self._force_exit else "after the graceful time-out"
+            error_log.warning("stop: cancelling %s: %s", when, _open_work(service))
+        tasks = [cycle.task for cycle in service.cycles if cycle.task is not None]
+        for task in tasks:
+            task.cancel()
+        await self._idle(service, service.limits.cancel_timeout)
+        if self._force_exit and tasks:
+            await asyncio.wait(tasks, timeout=UNWIND)
+        if service.cycles:
             error_log.error(
                 "stop: left behind, still running after they were cancelled: %s", _open_work(service)
             )
             for cycle in service.cycles:
-                _log_stack(cycle.task)
-            self.left_behind = True
-            self.exit_code = self.exit_code or 1
+                self._leave_behind(cycle.task)
 
     async def _idle(self, service: Service, timeout: float) -> bool:
         """Wait until no connection and no request is left; false after `timeout` seconds or when forced."""
         try:
-            await self._or_force(service.idle.wait(), timeout)
+            await self._race(service.idle.wait(), self._forced, timeout)
         except TimeoutError:
             return False
         return service.idle.is_set()
@@ -319,47 +363,16 @@ class Server:
 
     def _close_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Close the loop; what does not end within a moment is left to the end of the process."""
-        tasks = [task for task in asyncio.all_tasks(loop) if not task.done()]
+        tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=self.config.timeout_cancel))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        busy = [thread for thread in threading.enumerate() if _holds_up_exit(thread)]
-        if any(not task.done() for task in tasks) or busy:
-            self.left_behind = True
+        generators = loop.create_task(loop.shutdown_asyncgens())
+        timeout = UNWIND if self._force_exit else self.config.timeout_cancel
+        _, pending = loop.run_until_complete(asyncio.wait((*tasks, generators), timeout=timeout))
+        for task in pending:
+            self._leave_behind(task)
         loop.close()
-
-
-def _holds_up_exit(thread: threading.Thread) -> bool:
-    """Whether the interpreter would wait for `thread`, which is at work: an idle pool thread ends when asked to."""
-    return (
-        not thread.daemon
-        and thread is not threading.main_thread()
-        and thread is not threading.current_thread()
-    )
 
 
 def _open_work(service: Service) -> str:
     return f"{len(service.cycles)} requests in progress, {len(service.connections)} connections open"
-
-
-def _log_stack(task: asyncio.Task[Any] | None) -> None:
-    if task is not None:
-        stack = "".join(line for frame in task.get_stack() for line in traceback.format_stack(frame, 1))
-        error_log.error("still running:\n%s", stack)
-
-
-def run(app: Any, **settings: Any) -> None:
-    """Serve `app` (an ASGI callable or ``"module:attr"``) until a signal; `settings` are those of `Config`.
-
-    Raises `ConfigError` or `StartupError`; leaves with `SystemExit` if the stop was not clean.
-    """
-    code = Server(Config(app=app, **settings)).run()
-    if code:
-        raise SystemExit(code)
-
-
-async def serve(app: Any, **settings: Any) -> None:
-    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more control."""
-    await Server(Config(app=app, **settings)).serve()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
+from harness import Running, running
 
 ENGINES = {"python": "servery.http1.engine"}
 """What `--engines` accepts, and the module that each name stands for."""
@@ -43,3 +47,16 @@ def engine_name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     importlib.import_module(ENGINES[name])
     return name
+
+
+@pytest.fixture(params=("asyncio", "uvloop"))
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    """Each event loop that the server can run on."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def serve(loop_kind: str) -> Callable[..., AbstractContextManager[Running]]:
+    """`harness.running` on each event loop: ``with serve(app, **settings) as server``."""
+    return partial(running, loop=loop_kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 import threading
@@ -121,7 +122,9 @@ def read_to_end(sock: socket.socket) -> bytes:
     return received
 
 
-def read_response(sock: socket.socket, buffer: bytes = b"", *, head_only: bool = False) -> tuple[bytes, bytes, bytes]:
+def read_response(
+    sock: socket.socket, buffer: bytes = b"", *, head_only: bool = False
+) -> tuple[bytes, bytes, bytes]:
     """(head, body, what came after) of one response framed by Content-Length or chunks."""
     while b"\r\n\r\n" not in buffer:
         data = sock.recv(65536)
@@ -144,6 +147,11 @@ def read_response(sock: socket.socket, buffer: bytes = b"", *, head_only: bool =
         assert data, f"connection closed inside of a body: {rest!r}"
         rest += data
     return head, rest[:length], rest[length:]
+
+
+def statuses(received: bytes) -> list[bytes]:
+    """The status codes of all responses in `received`."""
+    return re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", received)
 
 
 def reset(sock: socket.socket) -> None:

@@ -11,9 +11,10 @@ import traceback
 
 import pytest
 
-from servery.apps import LoadedApp, load_app, user_traceback
+from servery.apps import LoadedApp, load_app
 from servery.config import Config
 from servery.errors import AppImportError, ConfigError
+from servery.failures import user_traceback
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,26 @@ PACKAGE = Path(__file__).resolve().parents[1] / "servery"
 LEAVES = frozenset({"errors", "limits", "events", "engine", "grammar", "_version"})
 
 ALLOWED: dict[str, frozenset[str]] = {
-    "__init__": frozenset({"config", "server"}) | LEAVES,
+    "__init__": frozenset({"api", "config", "server"}) | LEAVES,
     "__main__": frozenset({"cli"}),
-    "cli": frozenset({"config", "settings", "sources", "show", "supervisor", "server", "selection", "apps"})
+    "api": frozenset({"config", "server", "supervisor"}) | LEAVES,
+    "cli": frozenset(
+        {
+            "config",
+            "settings",
+            "sources",
+            "show",
+            "supervisor",
+            "server",
+            "selection",
+            "apps",
+            "leaving",
+            "failures",
+        }
+    )
     | LEAVES,
-    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs"}) | LEAVES,
+    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs", "leaving", "failures"})
+    | LEAVES,
     "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"})
     | LEAVES,
     "selection": frozenset({"http1", "drivers", "config", "_speedups"}) | LEAVES,
@@ -31,10 +46,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     "config": frozenset({"settings", "rules"}) | LEAVES,
     "sources": frozenset({"config", "settings", "rules"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
-    "apps": frozenset({"config", "settings"}) | LEAVES,
+    "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
     "logs": frozenset({"config"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
     "sockets": frozenset({"config", "addresses"}) | LEAVES,
+    "leaving": LEAVES,
+    "failures": LEAVES,
     "demo": frozenset({"_version"}),
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""

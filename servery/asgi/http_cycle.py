@@ -1,8 +1,8 @@
 """One request and its response as ASGI sees them: https://asgi.readthedocs.io/en/latest/specs/www.html.
 
-Knows messages and their order; knows no socket, no event loop and no HTTP version: octets go to the engine it was given, and it
-waits on the port's `Wakeup`. A cycle lives as long as its application call; after the response is complete it
-can no longer reach the connection, which may already serve the next request.
+Knows messages and their order; knows no socket, no event loop and no HTTP version: octets go to the engine it
+was given, and it waits on the port's `Wakeup`. A cycle lives as long as its application call; after the
+response is complete it can no longer reach the connection, which may already serve the next request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class HttpCycle:
     """The life of one request. The driver feeds it; the application calls `receive` and `send`.
 
-    `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the driver that runs `run`.
+    `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the
+    driver that runs `run`.
     """
 
     __slots__ = (
@@ -67,7 +68,7 @@ class HttpCycle:
         self._answered = False  # the response is complete
         self._gone = False  # receive() tells http.disconnect
         self._lost = False  # send() raises
-        self._told = False  # http.disconnect was received
+        self._told = False  # http.disconnect was received, while the response was not complete
         self._wakeup: Wakeup | None = None
 
     # --- from the driver -----------------------------------------------------------------------------
@@ -89,8 +90,8 @@ class HttpCycle:
     def disconnected(self, lost: bool) -> None:
         """Tell the application that the peer left, or should be thought of so.
 
-        `lost` when nothing can be sent any more; otherwise the peer has only finished sending, or the server is
-        about to stop: ``receive()`` says ``http.disconnect``, and ``send()`` goes on working.
+        `lost` when nothing can be sent any more; otherwise the peer has only finished sending, or the server
+        is about to stop: ``receive()`` says ``http.disconnect``, and ``send()`` goes on working.
         """
         self._gone = True
         self._lost = self._lost or lost
@@ -105,6 +106,11 @@ class HttpCycle:
     def answered(self) -> bool:
         """Whether the response is complete."""
         return self._answered
+
+    @property
+    def told(self) -> bool:
+        """Whether the application has received ``http.disconnect`` before its response was complete."""
+        return self._told
 
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
@@ -137,7 +143,7 @@ class HttpCycle:
                 self._engine.continue_body(self._stream)
                 self._port.flush()
             await self.wait()
-        self._told = True
+        self._told = self._told or not self._answered
         return {"type": "http.disconnect"}
 
     def _take_body(self) -> Message:
@@ -158,7 +164,9 @@ class HttpCycle:
         return message
 
     async def send(self, message: Message) -> None:
-        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
+        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a
+        mistake.
+        """
         if self._lost:
             raise ClientDisconnected("the client has closed the connection")
         try:
@@ -174,7 +182,7 @@ class HttpCycle:
             body = message.get("body", b"")
             if type(body) is not bytes:
                 body = _as_bytes(body)
-            complete = self._engine.send_body(self._stream, body, True if more else False)
+            complete = self._engine.send_body(self._stream, body, bool(more))
             port = self._port
             port.flush()
             if complete:

@@ -1,7 +1,8 @@
 """ASGI scopes: https://asgi.readthedocs.io/en/latest/specs/www.html, HTTP spec version 2.5.
 
-Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become text
-for the first time. Nothing in a scope is shared with another one: an application may change what it gets.
+Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become
+text for the first time. Nothing in a scope is shared with another one: an application may change what it
+gets.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _METHODS = {
 class ConnectionInfo:
     """What all scopes of one connection have in common.
 
-    `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None).
-    `state` is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the server
-    says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its start-up line.
+    `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None). `state`
+    is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the
+    server says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its
+    start-up line.
     """
 
     __slots__ = ("client", "root_path", "runs", "scheme", "server", "state")
@@ -51,7 +53,7 @@ class ConnectionInfo:
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
     """The scope of an HTTP request. `trailers` says whether the peer wants response trailers."""
     raw_path = request.raw_path
-    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode("ascii")
+    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode()  # it is ASCII: see grammar.py
     if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
         path = info.root_path + path
         raw_path = info.root_path.encode() + raw_path

@@ -48,7 +48,10 @@ def render(scope: dict[str, Any]) -> bytes:
 
 def _configuration(told: dict[str, Any] | None) -> list[tuple[str, str]]:
     """What the server tells of itself in the scope, then what the interpreter knows."""
-    rows = [(name, str(value)) for name, value in (told or {}).items()]
+    told_apart = {**(told or {})}
+    runs = str(told_apart.pop("runs", ""))  # words such as parser=python
+    rows = [(name, value) for name, _, value in (word.partition("=") for word in runs.split())]
+    rows += [(name, str(value)) for name, value in told_apart.items()]
     if told is None:
         rows = [("server", "not servery, or it does not say")]
     python = f"{platform.python_implementation()} {platform.python_version()}"

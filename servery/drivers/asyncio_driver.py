@@ -1,8 +1,10 @@
-"""A connection on an asyncio transport (asyncio's own or uvloop's): octets to the engine, events to cycles, output to the transport.
+"""A connection on an asyncio transport (asyncio's own or uvloop's): octets to the engine, events to cycles,
+output to the transport.
 
-Knows transports, flow control and time; the protocol is the engine's business, the application the cycle's. Data
-flows one way: `data_received` -> engine -> `_dispatch` -> cycle -> engine -> `flush`. After every turn `_settle` makes the
-transport what the engine's flags say: paused, half-closed, closed; it keeps no counters, so no wake-up can get lost.
+Knows transports, flow control and time; the protocol is the engine's business, the application the cycle's.
+Data flows one way: `data_received` -> engine -> `_dispatch` -> cycle -> engine -> `flush`. After every turn
+`_settle` makes the transport what the engine's flags say: paused, half-closed, closed; it keeps no counters,
+so no wake-up can get lost.
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ import struct
 from time import monotonic
 from typing import Any, cast
 
+from ..addresses import peer_name, server_name
 from ..asgi.http_cycle import HttpCycle
 from ..asgi.scope import ConnectionInfo, http_scope
 from ..engine import NEVER, FileSending
 from ..errors import ClientDisconnected
 from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived
 from ..logs import escape
-from ..addresses import peer_name, server_name
 from .sendfile import FileToSend, send_file
 from .service import Service, error_log
+from .wakeup import AsyncioWakeup
 
 READ_SIZE = 65_536
 """Octets that are asked of a socket at once."""
@@ -32,33 +35,6 @@ _WRITTEN_APART = 65_536
 
 _AF_UNIX = getattr(socket, "AF_UNIX", None)
 _RESET = struct.pack("ii", 1, 0)
-
-
-class AsyncioWakeup:
-    """See `servery.engine.Wakeup`: one future for each who waits."""
-
-    __slots__ = ("_loop", "_waiters")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiters: list[asyncio.Future[None]] = []
-
-    def set(self) -> None:
-        """Wake all who wait now."""
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
-
-    async def wait(self) -> None:
-        """Wait for the next `set`."""
-        waiter = self._loop.create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter.cancelled():
-                self._waiters.remove(waiter)
 
 
 class AsyncioConnection(asyncio.Protocol):
@@ -103,8 +79,8 @@ class AsyncioConnection(asyncio.Protocol):
             # asyncio does it only for sockets that know their protocol number, and accepted ones do not
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(transport, "max_size"):
-            # asyncio's transports ask for 256 KiB at every read, and the C library gives such a block back to the
-            # system each time: ten microseconds for a request of sixty octets
+            # asyncio asks for 256 KiB at every read, and the C library gives such a block back to the system
+            # each time: ten microseconds for a request of sixty octets
             transport.max_size = READ_SIZE
         high = service.limits.write_buffer
         transport.set_write_buffer_limits(high=high, low=high // 4)
@@ -131,7 +107,9 @@ class AsyncioConnection(asyncio.Protocol):
         self._settle()
 
     def eof_received(self) -> bool:
-        """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays open."""
+        """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays
+        open.
+        """
         now = monotonic()
         self._dispatch(self._engine.receive(b"", now), now)
         self._settle()
@@ -166,7 +144,7 @@ class AsyncioConnection(asyncio.Protocol):
         """The time has come that the clock was armed for; it may have moved on since."""
         if self._write_deadline <= now:
             unsent = self._transport.get_write_buffer_size()
-            if self._file_waits or unsent and unsent >= self._unsent:
+            if self._file_waits or (unsent and unsent >= self._unsent):
                 self.abort()
                 return
             self._watch_writing(now)
@@ -204,9 +182,11 @@ class AsyncioConnection(asyncio.Protocol):
         """Write what the engine has queued, in one piece unless it is large."""
         out = self._engine.take_output()
         transport = self._transport
-        if not out or self._lost or transport.is_closing():
+        if not out or self._lost:
             return
-        if len(out) == 1:
+        if transport.is_closing():
+            self._lose_cycle()  # now: an application that only sends would never let `connection_lost` run
+        elif len(out) == 1:
             transport.write(out[0])
         elif sum(map(len, out)) <= _WRITTEN_APART:
             transport.write(b"".join(out))
@@ -281,11 +261,14 @@ class AsyncioConnection(asyncio.Protocol):
             self._settle()
 
     def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
-        """The application raised `error`, or returned too early: the operator gets it, once, with traceback."""
-        request = cycle.request
-        what = f"{escape(request.method)} {escape(request.target)} ({cycle.request_id})"
+        """The application raised `error`, or returned too early: the operator gets it, once, with
+        traceback.
+        """
+        what = f"{escape(cycle.request.method)} {escape(cycle.request.target)} ({cycle.request_id})"
         if error.__traceback__ is None:
             error_log.error("%s, answering %s", error, what)
+        elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
+            error_log.info("%r in the application, answering %s: the client has left", error, what)
         else:
             error_log.error("Exception in the application, answering %s", what, exc_info=error)
 
@@ -355,7 +338,9 @@ class AsyncioConnection(asyncio.Protocol):
             cycle.disconnected(lost=True)
 
     def _settle(self) -> None:
-        """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due sooner."""
+        """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due
+        sooner.
+        """
         engine = self._engine
         while self._advance_due and (self.writable or engine.closing):
             self._advance_due = False  # not before: the peer shall first read what it has asked for

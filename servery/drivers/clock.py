@@ -1,7 +1,7 @@
 """One clock for all connections of a worker: deadlines in buckets, one timer for the nearest bucket.
 
-Knows when somebody is to be called; does not know why. A busy connection costs nothing: its deadline moves on without the
-clock being told, and is looked at again when its bucket comes up. Only monotonic time.
+Knows when somebody is to be called; does not know why. A busy connection costs nothing: its deadline moves on
+without the clock being told, and is looked at again when its bucket comes up. Only monotonic time.
 """
 
 from __future__ import annotations

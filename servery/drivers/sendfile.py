@@ -36,9 +36,9 @@ class Sender(Protocol):
 class FileToSend:
     """An open file and the range of it that is sent.
 
-    `file` is a path (str, bytes or PathLike), a descriptor, or an object with ``fileno()``. Without `offset` the range begins
-    at the file's position, without `count` it reaches to the file's end. Raises `OSError` as ``open`` does,
-    and `ValueError` if the range is not in the file.
+    `file` is a path (str, bytes or PathLike), a descriptor, or an object with ``fileno()``. Without `offset`
+    the range begins at the file's position, without `count` it reaches to the file's end. Raises `OSError` as
+    ``open`` does, and `ValueError` if the range is not in the file.
     """
 
     __slots__ = ("_opened", "fd", "offset", "size")
@@ -72,7 +72,9 @@ class FileToSend:
 
 
 async def send_file(sender: Sender, transport: asyncio.Transport, file: FileToSend) -> None:
-    """Send the range of `file`. Raises `ClientDisconnected`, or `LocalProtocolError` if the file became shorter."""
+    """Send the range of `file`. Raises `ClientDisconnected`, or `LocalProtocolError` if the file became
+    shorter.
+    """
     sock = transport.get_extra_info("socket")
     if hasattr(os, "sendfile") and sock is not None and transport.get_extra_info("sslcontext") is None:
         await sender.drained()

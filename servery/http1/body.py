@@ -11,7 +11,8 @@ from ..errors import LimitExceeded, RemoteProtocolError
 from ..events import Headers
 from ..grammar import CHUNK_LINE, has_control
 from ..limits import Limits
-from .parser import MAX_LENGTH, FieldSection
+from .fields import FieldSection
+from .parser import MAX_LENGTH
 
 _MALFORMED = "malformed chunk"
 
@@ -43,8 +44,9 @@ class _State(Enum):
 class ChunkedDecoder:
     """Decodes one chunked body taken in any pieces.
 
-    When `done` is set, `trailers` holds the trailer fields and `rest` what followed the body. A body that breaks
-    the coding sets `error`: the content before the fault was still returned, however the octets were cut.
+    When `done` is set, `trailers` holds the trailer fields and `rest` what followed the body. A body that
+    breaks the coding sets `error`: the content before the fault was still returned, however the octets were
+    cut.
     """
 
     __slots__ = (

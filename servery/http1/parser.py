@@ -1,14 +1,11 @@
-"""Octets of a request head, or of a trailer section, into fields: RFC 9112 sections 2, 3 and 5.
+"""Octets of a request head into a request: RFC 9112 sections 2, 3 and 6.
 
-Knows lines and limits; knows nothing of bodies, responses or time. A `FieldSection` takes octets as they come
-and decides line by line, in order, so the verdict never depends on how they were cut: per line, first
-the number of lines, then its length (only octets within the limit are looked at for control octets), then
-its grammar. What can only be judged at the end of a head (Host, body framing) comes last.
+Knows the request line, Host and what the fields say of framing and of the connection; knows nothing of
+bodies, responses or time. As in `servery.http1.fields`, lines are judged in order as they come; what can only
+be judged at the end of a head (Host, body framing) comes last.
 """
 
 from __future__ import annotations
-
-import re
 
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..events import Headers
@@ -16,7 +13,6 @@ from ..grammar import (
     ABSOLUTE_FORM,
     AUTHORITY_FORM,
     CONTENT_LENGTH,
-    FIELD_LINE,
     HOST,
     ORIGIN_LINE,
     REQUEST_LINE,
@@ -24,6 +20,7 @@ from ..grammar import (
     list_members,
 )
 from ..limits import Limits
+from .fields import CONTROL, LINES_KEPT, FieldSection
 
 CHUNKED = -1
 """Body length of a chunked request."""
@@ -31,159 +28,8 @@ CHUNKED = -1
 MAX_LENGTH = 2**63 - 1
 """Longest body that any part of servery can count."""
 
-_CONTROL = "control character or bare line end in the head"
-
-FRAMING = frozenset(
-    {b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"te"}
-)
-"""Fields that the engine itself acts on."""
-
-_SHARED = frozenset(
-    {
-        *(
-            b"accept",
-            b"accept-charset",
-            b"accept-encoding",
-            b"accept-language",
-            b"cache-control",
-            b"content-type",
-        ),
-        *(b"dnt", b"pragma", b"priority", b"sec-ch-ua", b"sec-ch-ua-mobile", b"sec-ch-ua-platform"),
-        *(
-            b"sec-fetch-dest",
-            b"sec-fetch-mode",
-            b"sec-fetch-site",
-            b"sec-fetch-user",
-            b"upgrade-insecure-requests",
-        ),
-        *(b"user-agent", b"x-requested-with", b"sec-gpc"),
-    }
-)
-"""Fields whose lines are the same from request to request and carry nothing private."""
-
-_LINES_KEPT = 1024
-_LINE_KEPT_SIZE = 256
-
-_lines: dict[bytes, tuple[bytes, bytes]] = {}
-"""Lines of `_SHARED` fields already parsed: most of a browser's head is found here, not parsed."""
-_framing_lines: dict[bytes, tuple[bytes, bytes]] = {}
-"""The same for Host, Connection and their like, apart because each of them is acted on every time."""
 _good_hosts: set[tuple[bytes, bytes]] = set()
 """Host fields already found valid."""
-
-
-def parse_field(line: bytes) -> tuple[bytes, bytes]:
-    """One field line, without CRLF, as (lower-cased name, value). Raises `RemoteProtocolError` (400)."""
-    match = FIELD_LINE.fullmatch(line)
-    if match is None:
-        raise RemoteProtocolError(400, _CONTROL if has_control(line) else "malformed field line")
-    name, value = match.groups()
-    return name.lower(), value.rstrip(b" \t")
-
-
-class FieldSection:
-    """Field lines up to and with the empty line that ends them, taken in any pieces.
-
-    `limit` is the number of octets for the whole section. After `feed` has set `done`, `fields` holds the
-    lines and `framing` those among them that the engine acts on.
-    """
-
-    __slots__ = ("_budget", "_count", "_size", "done", "fields", "framing")
-
-    def __init__(self, limits: Limits, limit: int) -> None:
-        self._count = limits.field_count
-        self._size = limits.field_size
-        self.reset(limit)
-
-    def reset(self, limit: int) -> None:
-        """Begin a new section of at most `limit` octets."""
-        self._budget = limit
-        self.fields: Headers = []
-        self.framing: list[tuple[bytes, bytes]] = []
-        self.done = False
-
-    def feed(self, data: bytes, start: int) -> int:
-        """Read lines of `data` from `start`, which is the start of a line.
-
-        Returns where the first unread octet stands. Raises `RemoteProtocolError` or `LimitExceeded`.
-        """
-        if data.startswith(b"\r\n", start):
-            self.done = True
-            return start + 2
-        end = data.find(b"\r\n\r\n", start)
-        if end >= 0:
-            self.take(data[start:end])
-            self.done = True
-            return end + 4
-        end = data.rfind(b"\r\n", start)
-        if end >= 0:
-            self.take(data[start:end])
-            start = end + 2
-        if start < len(data):
-            self._check_unfinished(data[start:])
-        return start
-
-    def take(self, block: bytes) -> None:
-        """Read whole lines: `block` is without the last CRLF. Raises as `feed` does."""
-        size = len(block)
-        lines = block.split(b"\r\n")
-        if size > self._size or size + 2 > self._budget or len(self.fields) + len(lines) > self._count:
-            self._take_near_limits(lines)
-            return
-        self._budget -= size + 2
-        fields = self.fields
-        for line in lines:
-            fields.append(_lines.get(line) or self._parse(line))
-
-    def _take_near_limits(self, lines: list[bytes]) -> None:
-        for line in lines:
-            self._check_count()
-            self._check_length(line)
-            self._budget -= len(line) + 2
-            self.fields.append(_lines.get(line) or self._parse(line))
-
-    def _parse(self, line: bytes) -> tuple[bytes, bytes]:
-        known = _framing_lines.get(line)
-        if known is not None:
-            self.framing.append(known)
-            return known
-        field = parse_field(line)
-        name = field[0]
-        if name in FRAMING:
-            self.framing.append(field)
-            _keep(_framing_lines, line, field)
-        elif name in _SHARED:
-            _keep(_lines, line, field)
-        return field
-
-    def _check_count(self) -> None:
-        if len(self.fields) >= self._count:
-            raise LimitExceeded(431, "too many header fields")
-
-    def _check_length(self, line: bytes) -> None:
-        room = max(0, min(self._size, self._budget - 2))
-        if len(line) > room:
-            if has_control(line[: room + 1]):
-                raise RemoteProtocolError(400, _CONTROL)
-            raise LimitExceeded(431, "header fields too large")
-
-    def _check_unfinished(self, line: bytes) -> None:
-        """Judge a line whose end has not come yet by what it will be refused for in any case."""
-        if line == b"\r":
-            return
-        self._check_count()
-        line = line.removesuffix(b"\r")
-        self._check_length(line)
-        if has_control(line):
-            raise RemoteProtocolError(400, _CONTROL)
-
-
-def _keep(table: dict[bytes, tuple[bytes, bytes]], line: bytes, field: tuple[bytes, bytes]) -> None:
-    if len(line) <= _LINE_KEPT_SIZE:
-        if len(table) >= _LINES_KEPT:
-            table.clear()  # somebody sends ever new lines: start again rather than grow or track use
-        table[line] = field
-
 
 _ONE = (1, b"1.1")
 _ZERO = (0, b"1.0")
@@ -192,13 +38,13 @@ _ZERO = (0, b"1.0")
 class HeadParser:
     """One request head after the other, in any pieces.
 
-    After `feed` has set `done`: `line` (method, target, version), `raw_path`, `query`, `authority`, `fields`, `length`
-    (octets of the body, or `CHUNKED`), `keep_alive`, `expects_continue`, `upgrade`, `takes_trailers`. `line` is ``None``
-    until the request line is read.
+    After `feed` has set `done`: `line` (method, target, version), `raw_path`, `query`, `authority`, `fields`,
+    `length` (octets of the body, or `CHUNKED`), `keep_alive`, `expects_continue`, `upgrade`,
+    `takes_trailers`. `line` is ``None`` until the request line is read.
     """
 
     __slots__ = (
-        *("_empty_lines", "_limits", "_ordinary", "_section", "authority", "done", "expects_continue"),
+        *("_limits", "_ordinary", "_section", "authority", "done", "empty_lines", "expects_continue"),
         *("keep_alive", "length", "line", "minor", "query", "raw_path", "takes_trailers", "upgrade"),
     )
 
@@ -207,12 +53,15 @@ class HeadParser:
         self._ordinary = min(limits.request_line, limits.field_size, limits.head_size - 2)
         self._section = FieldSection(limits, limits.head_size)
         self.authority: bytes | None = None
-        self.raw_path = self.query = b""
+        self.upgrade: bytes | None = None
         self.reset()
 
     def reset(self) -> None:
         """Begin the next head."""
-        self._empty_lines = 0
+        self.empty_lines = 0
+        self._section.forget()
+        self.raw_path = self.query = b""
+        self.authority = self.upgrade = None
         self.line: tuple[bytes, bytes, bytes] | None = None
         self.done = False
 
@@ -268,8 +117,8 @@ class HeadParser:
         start = 0
         while data.startswith(b"\r\n", start):
             start += 2
-            self._empty_lines += 1
-            if self._empty_lines > self._limits.empty_lines:
+            self.empty_lines += 1
+            if self.empty_lines > self._limits.empty_lines:
                 raise LimitExceeded(400, "too many empty lines before the request line")
         return start
 
@@ -277,20 +126,20 @@ class HeadParser:
         line = line.removesuffix(b"\r")
         self._check_length(line)
         if has_control(line):
-            raise RemoteProtocolError(400, _CONTROL)
+            raise RemoteProtocolError(400, CONTROL)
 
     def _check_length(self, line: bytes) -> None:
         limit = self._limits.request_line
         if len(line) > limit:
             if has_control(line[: limit + 1]):
-                raise RemoteProtocolError(400, _CONTROL)
+                raise RemoteProtocolError(400, CONTROL)
             raise LimitExceeded(414, "request line too long")
 
     def _read_request_line(self, line: bytes) -> None:
         self._check_length(line)
         match = REQUEST_LINE.fullmatch(line)
         if match is None:
-            raise RemoteProtocolError(400, _CONTROL if has_control(line) else "malformed request line")
+            raise RemoteProtocolError(400, CONTROL if has_control(line) else "malformed request line")
         method, target, major, minor = match.groups()
         if major != b"1":
             raise RemoteProtocolError(505, "this server speaks HTTP/1.1")
@@ -325,7 +174,6 @@ class HeadParser:
         self.length = 0
         self.keep_alive = self.minor == 1
         self.expects_continue = self.takes_trailers = False
-        self.upgrade: bytes | None = None
         framing = self._section.framing
         if len(framing) == 1 and framing[0] in _good_hosts:  # the usual GET
             return
@@ -347,7 +195,7 @@ class HeadParser:
         elif not HOST.fullmatch(hosts[0]):
             raise RemoteProtocolError(400, "invalid Host field")
         else:
-            if len(_good_hosts) >= _LINES_KEPT:
+            if len(_good_hosts) >= LINES_KEPT:
                 _good_hosts.clear()
             _good_hosts.add((b"host", hosts[0]))
 

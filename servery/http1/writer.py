@@ -1,7 +1,8 @@
 """Response heads and framing as octets: RFC 9110 section 5, RFC 9112 sections 4 and 7.1.
 
-Knows field names, values and status codes; knows nothing of requests, connections or time. What an application
-could use to split a response (CR, LF, NUL and other controls) is refused here, in one pass over the block.
+Knows field names, values and status codes; knows nothing of requests, connections or time. What an
+application could use to split a response (CR, LF, NUL and other controls) is refused here, in one pass over
+the block.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from ..engine import RawHeaders
 from ..errors import LocalProtocolError
-from ..grammar import CONTROLS, TOKEN, has_control, list_members
+from ..grammar import TOKEN, has_control, list_members
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -25,45 +26,67 @@ Stamp = Callable[[int], bytes]
 has set itself: `HAS_DATE`, `HAS_SERVER` or both. A function, since an engine reads no clock."""
 
 _PHRASES = {
-    **{100: "Continue", 101: "Switching Protocols", 102: "Processing", 103: "Early Hints"},
-    **{200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information", 204: "No Content"},
-    **{
-        205: "Reset Content",
-        206: "Partial Content",
-        207: "Multi-Status",
-        208: "Already Reported",
-        226: "IM Used",
-    },
-    **{
-        300: "Multiple Choices",
-        301: "Moved Permanently",
-        302: "Found",
-        303: "See Other",
-        304: "Not Modified",
-    },
-    **{305: "Use Proxy", 307: "Temporary Redirect", 308: "Permanent Redirect"},
-    **{400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found"},
-    **{405: "Method Not Allowed", 406: "Not Acceptable", 407: "Proxy Authentication Required"},
-    **{
-        408: "Request Timeout",
-        409: "Conflict",
-        410: "Gone",
-        411: "Length Required",
-        412: "Precondition Failed",
-    },
-    **{413: "Content Too Large", 414: "URI Too Long", 415: "Unsupported Media Type"},
-    **{
-        416: "Range Not Satisfiable",
-        417: "Expectation Failed",
-        418: "I'm a Teapot",
-        421: "Misdirected Request",
-    },
-    **{422: "Unprocessable Content", 423: "Locked", 424: "Failed Dependency", 425: "Too Early"},
-    **{426: "Upgrade Required", 428: "Precondition Required", 429: "Too Many Requests"},
-    **{431: "Request Header Fields Too Large", 451: "Unavailable For Legal Reasons"},
-    **{500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable"},
-    **{504: "Gateway Timeout", 505: "HTTP Version Not Supported", 506: "Variant Also Negotiates"},
-    **{507: "Insufficient Storage", 508: "Loop Detected", 510: "Not Extended"},
+    100: "Continue",
+    101: "Switching Protocols",
+    102: "Processing",
+    103: "Early Hints",
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    203: "Non-Authoritative Information",
+    204: "No Content",
+    205: "Reset Content",
+    206: "Partial Content",
+    207: "Multi-Status",
+    208: "Already Reported",
+    226: "IM Used",
+    300: "Multiple Choices",
+    301: "Moved Permanently",
+    302: "Found",
+    303: "See Other",
+    304: "Not Modified",
+    305: "Use Proxy",
+    307: "Temporary Redirect",
+    308: "Permanent Redirect",
+    400: "Bad Request",
+    401: "Unauthorized",
+    402: "Payment Required",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    407: "Proxy Authentication Required",
+    408: "Request Timeout",
+    409: "Conflict",
+    410: "Gone",
+    411: "Length Required",
+    412: "Precondition Failed",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    416: "Range Not Satisfiable",
+    417: "Expectation Failed",
+    418: "I'm a Teapot",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    423: "Locked",
+    424: "Failed Dependency",
+    425: "Too Early",
+    426: "Upgrade Required",
+    428: "Precondition Required",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    451: "Unavailable For Legal Reasons",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    505: "HTTP Version Not Supported",
+    506: "Variant Also Negotiates",
+    507: "Insufficient Storage",
+    508: "Loop Detected",
+    510: "Not Extended",
     511: "Network Authentication Required",
 }
 """Reason phrases (the IANA registry of status codes)."""
@@ -133,7 +156,9 @@ def encode_fields(headers: RawHeaders) -> Fields:
                     _keep(_lines, (name, value), line)
             lines.append(line)
     except (TypeError, ValueError, AttributeError) as error:
-        raise LocalProtocolError(f"headers must be an iterable of (name, value) pairs of bytes: {error}") from error
+        raise LocalProtocolError(
+            f"headers must be an iterable of (name, value) pairs of bytes: {error}"
+        ) from error
     return b"".join(lines), length, length_line, flags
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from .escaping import escape, escape_word
 from .record import AccessRecord, field
 from .stamps import clf_time, iso_time
 
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+@cache
+def _encoder() -> Callable[[Any], str]:
+    from json import JSONEncoder  # only where somebody wants it
+
+    return JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def text_line(record: AccessRecord) -> str:
@@ -48,7 +54,7 @@ def json_line(record: AccessRecord) -> str:
         "referer": _latin(field(record.headers, b"referer")),
         "user_agent": _latin(field(record.headers, b"user-agent")),
     }
-    return _encode(values).replace("\x7f", "\\u007f")  # JSON allows a bare DEL, terminals do not like it
+    return _encoder()(values).replace("\x7f", "\\u007f")  # JSON allows a bare DEL, terminals do not like it
 
 
 def peer(record: AccessRecord) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import logging.config
 import sys
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ConfigError
@@ -102,8 +98,10 @@ def _built_in(config: LogSettings) -> None:
 
 def _custom(source: str | Mapping[str, Any]) -> frozenset[str]:
     """Apply the operator's log configuration; give the names of our loggers whose level it states."""
+    import logging.config  # only here: it takes longer to import than everything else of this module
+
     where = "log_config (a dict)" if isinstance(source, Mapping) else f"log_config {source}"
-    settings = _prepared(source if isinstance(source, Mapping) else _load(Path(source), where), where)
+    settings = _prepared(source if isinstance(source, Mapping) else _load(source, where), where)
     before = [_State.of(name) for name in _NAMES]
     _reset()
     try:
@@ -118,17 +116,23 @@ def _custom(source: str | Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name in _NAMES if "level" in settings["loggers"].get(name, {}))
 
 
-def _load(path: Path, where: str) -> Any:
-    if path.suffix not in (".toml", ".json"):
+def _load(path: str, where: str) -> Any:
+    if not path.endswith((".toml", ".json")):
         raise ConfigError(f"{where}: the name must end in .toml or .json; write the file in one of these")
     try:
-        text = path.read_text("utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror}; give the path of a readable file") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where}: {error}; save the file as UTF-8") from error
+    parse: Callable[[str], Any]
+    if path.endswith(".toml"):
+        from tomllib import loads as parse
+    else:
+        from json import loads as parse
     try:
-        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        return parse(text)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}; correct the file there") from error
 

@@ -9,7 +9,6 @@ pipe is its standard input (unverified).
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pickle
 import signal
@@ -95,7 +94,8 @@ def _no_interrupt() -> Iterator[None]:
 
 def main(lifeline: int) -> int:
     """Run the server with the configuration that comes in through `lifeline`; its exit code."""
-    from ..cli import report
+    from ..failures import report
+    from ..leaving import leave_within
     from ..server import Server
 
     with open(lifeline, "rb", closefd=False) as pipe:
@@ -105,15 +105,10 @@ def main(lifeline: int) -> int:
         os.set_inheritable(fd, False)  # what the application starts must not keep the port
     threading.Thread(target=_stop_with_parent, args=(lifeline,), daemon=True).start()
     try:
-        server = Server(config)
-        code = server.run()
+        code = Server(config).run()
     except ServeryError as error:
-        return report(error)
-    if server.left_behind:  # a thread that goes on would hold up the exit, and with it the reload
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(code)
-    return code
+        code = report(error)
+    return leave_within(config.timeout_cancel, code)  # a thread that goes on would hold up the reload
 
 
 def _stop_with_parent(lifeline: int) -> None:

@@ -1,0 +1,30 @@
+"""Serving from Python: the two functions most programs need. `servery.server.Server` gives more control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .config import Config
+from .server import Server
+
+
+def run(app: Any, **settings: Any) -> None:
+    """Serve `app` (an ASGI callable or ``"module:attr"``) until a signal; `settings` are those of `Config`.
+
+    With ``reload=True`` a child process serves, and is replaced when a file changes. Raises `ConfigError` or
+    `StartupError`; leaves with `SystemExit` if the stop was not clean.
+    """
+    config = Config(app=app, **settings)
+    if config.reload:
+        from .supervisor.reloader import run_reloader
+
+        code = run_reloader(config)
+    else:
+        code = Server(config).run()
+    if code:
+        raise SystemExit(code)
+
+
+async def serve(app: Any, **settings: Any) -> None:
+    """Serve `app` inside of the running event loop until the task is cancelled; see `Server` for more."""
+    await Server(Config(app=app, **settings)).serve()
