@@ -45,12 +45,12 @@ class Subject:
 @contextmanager
 def in_thread(framework: str, loop: str, **settings: Any) -> Iterator[Running]:
     """Serve the framework's application in a thread, with its lifespan on, and see that it has shut down."""
-    target = f"apps.{framework}_app:make"
-    ended = importlib.import_module(f"apps.{framework}_app").ended
-    ended.clear()
-    with running(target, factory=True, lifespan="on", app_dir=str(TESTS), loop=loop, **settings) as server:
+    ended = threading.Event()
+    app = importlib.import_module(f"apps.{framework}_app").make(ended)
+    with running(app, lifespan="on", loop=loop, **settings) as server:
         yield server
-    assert ended == [framework]
+        assert not ended.is_set() or server.server.should_exit
+    assert ended.is_set()
 
 
 @contextmanager

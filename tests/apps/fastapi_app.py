@@ -13,8 +13,6 @@ from fastapi import BackgroundTasks, Depends, FastAPI, Request, Response, Upload
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 
-ended: list[str] = []
-
 
 class Order(BaseModel):
     dish: str
@@ -25,7 +23,7 @@ class Order(BaseModel):
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, object]]:
     app.state.happened, app.state.gate = asyncio.Queue(), asyncio.Event()
     yield {"greeting": "Hello"}
-    ended.append("fastapi")
+    app.state.ended.set()
 
 
 async def resource(request: Request) -> AsyncIterator[str]:
@@ -33,9 +31,10 @@ async def resource(request: Request) -> AsyncIterator[str]:
     request.app.state.happened.put_nowait("closed")
 
 
-def make() -> FastAPI:
-    """A fresh application."""
+def make(ended: threading.Event) -> FastAPI:
+    """A fresh application; its shutdown sets `ended`."""
     app = FastAPI(lifespan=lifespan)
+    app.state.ended = ended
     add_common(app)
     add_own(app)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -15,7 +16,6 @@ from litestar.enums import RequestEncodingType
 from litestar.params import Body
 from litestar.response import Response, ServerSentEvent, Stream
 
-ended: list[str] = []
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -24,7 +24,7 @@ async def lifespan(app: Litestar) -> AsyncIterator[None]:
     app.state.happened, app.state.gate = asyncio.Queue(), asyncio.Event()
     app.state.greeting = "Hello"
     yield
-    ended.append("litestar")
+    app.state.ended.set()
 
 
 @get("/hello/{name:str}", media_type=MediaType.TEXT)
@@ -120,8 +120,10 @@ async def error() -> None:
     raise RuntimeError("litestar fails on purpose")
 
 
-def make() -> Litestar:
-    """A fresh application."""
+def make(ended: threading.Event) -> Litestar:
+    """A fresh application; its shutdown sets `ended`."""
     handlers = [hello, client, delete_client, echo, upload, stream, release]
     handlers += [forever, events, happened, background, error]
-    return Litestar(handlers, lifespan=[lifespan], openapi_config=None)
+    app = Litestar(handlers, lifespan=[lifespan], openapi_config=None)
+    app.state.ended = ended
+    return app

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 from quart import Quart, Response, request
 
-ended: list[str] = []
 
-
-def make() -> Quart:
-    """A fresh application."""
+def make(ended: threading.Event) -> Quart:
+    """A fresh application; its shutdown sets `ended`."""
     app = Quart(__name__)
     app.config["MAX_CONTENT_LENGTH"] = None
 
@@ -22,7 +21,7 @@ def make() -> Quart:
         app.happened, app.gate = asyncio.Queue(), asyncio.Event()  # type: ignore[attr-defined]
         app.greeting = "Hello"  # type: ignore[attr-defined]
         yield
-        ended.append("quart")
+        ended.set()
 
     add_routes(app)
     return app
@@ -42,7 +41,7 @@ def add_routes(app: Any) -> None:
         digest, parts = hashlib.sha256(), 0
         async for part in request.body:
             digest.update(part)
-            parts += 1
+            parts += bool(part)
         return {"sha256": digest.hexdigest(), "parts": parts}
 
     @app.post("/upload")

@@ -1,13 +1,13 @@
 """What `test_frameworks.py` asks of every framework, in Starlette; and files, events and background tasks.
 
-`make` builds an application with a state of its own. ``/happened`` waits for the next thing that an endpoint
-had to say when its client could no longer be told.
+``/happened`` waits for the next thing that an endpoint had to say when its client could no longer be told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,14 +21,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 HERE = Path(__file__).resolve().parent
-ended: list[str] = []
 
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[dict[str, object]]:
     app.state.happened, app.state.gate = asyncio.Queue(), asyncio.Event()
     yield {"greeting": "Hello"}
-    ended.append("starlette")
+    app.state.ended.set()
 
 
 async def hello(request: Request) -> PlainTextResponse:
@@ -129,9 +128,9 @@ async def error(request: Request) -> Response:
     raise RuntimeError("starlette fails on purpose")
 
 
-def make() -> Starlette:
-    """A fresh application."""
-    return Starlette(
+def make(ended: threading.Event) -> Starlette:
+    """A fresh application; its shutdown sets `ended`."""
+    app = Starlette(
         lifespan=lifespan,
         routes=[
             Route("/hello/{name}", hello),
@@ -150,3 +149,5 @@ def make() -> Starlette:
             Mount("/static", StaticFiles(directory=HERE)),
         ],
     )
+    app.state.ended = ended
+    return app
