@@ -45,9 +45,6 @@ AUTHORITY_FORM = re.compile(rb"(?:\[[0-9A-Fa-f:.]++\]|[^\[\]:/?@]++):[0-9]{1,5}+
 ABSOLUTE_FORM = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?]*+)([^?]*+)(?:\?(.*+))?", re.DOTALL)
 """scheme, authority, path, query (RFC 9112 section 3.2.2)."""
 
-CONTENT_LENGTH = re.compile(rb"0*+([0-9]*+)")
-"""1*DIGIT (RFC 9110 section 8.6), after a check that it is not empty: its significant digits."""
-
 _QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*+"'
 _BWS = rb"[ \t]*+"
 CHUNK_LINE = re.compile(

@@ -1,4 +1,4 @@
-"""Leaving the process in bounded time, whatever threads the application has left running.
+"""Leaving the process in bounded time, whatever the application has left running, and saying what that is.
 
 Python waits for threads when it exits, and for ever: one ``run_in_executor(None, time.sleep, 3600)`` would
 hold a stopped server up for an hour. What can end in order does. Knows nothing of servers and event loops.
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from typing import Any
 
 log = logging.getLogger("servery.error")
 
@@ -29,6 +30,24 @@ def leave_within(timeout: float, code: int) -> int:
         arguments = (time.monotonic() + max(timeout, LEAST), code or 1)
         threading.Thread(target=_watch, args=arguments, name="servery exit", daemon=True).start()
     return code
+
+
+def where(coroutine: Any) -> str:
+    """Where a suspended `coroutine` waits, through all that it awaits, as the lines of a traceback."""
+    lines: list[str] = []
+    while coroutine is not None:
+        for frame, awaits in (
+            ("cr_frame", "cr_await"),
+            ("gi_frame", "gi_yieldfrom"),
+            ("ag_frame", "ag_await"),
+        ):
+            if getattr(coroutine, frame, None) is not None:
+                lines += traceback.format_stack(getattr(coroutine, frame), 1)
+                coroutine = getattr(coroutine, awaits)
+                break
+        else:
+            break  # a future, or something written in C
+    return "".join(lines)
 
 
 def _at_work() -> list[threading.Thread]:

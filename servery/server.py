@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
+from .leaving import where
 from .selection import select
 from .sockets import Listener, bind_all
 
@@ -55,8 +55,8 @@ class Server:
         self.started = False
         self.listeners: list[Listener] = []
         self.exit_code = 0
-        self.left_behind = False
-        """Tasks that ignored their cancellation are still there: only leaving the process ends them."""
+        self.left_behind: set[asyncio.Task[Any]] = set()
+        """Tasks that ignored their cancellation: only leaving the process ends them."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._should_exit = self._force_exit = False
         self._wake = asyncio.Event()
@@ -122,7 +122,10 @@ class Server:
             try:
                 await asyncio.wait((serving,))
             except asyncio.CancelledError as error:
-                self.should_exit, self.force_exit = True, cancelled is not None
+                if cancelled is None:
+                    self.should_exit = True
+                else:
+                    self.force_exit = True
                 cancelled = error
         serving.result()
         if cancelled is not None:
@@ -242,12 +245,11 @@ class Server:
             self._leave_behind(task)
 
     def _leave_behind(self, task: asyncio.Task[Any] | None) -> None:
-        """Log where `task` is."""
-        self.left_behind = True
-        self.exit_code = self.exit_code or 1
-        if task is not None:
-            stack = "".join(line for frame in task.get_stack() for line in traceback.format_stack(frame, 1))
-            error_log.error("still running:\n%s", stack)
+        """Log where `task` is, once."""
+        if task is not None and task not in self.left_behind:
+            self.left_behind.add(task)
+            self.exit_code = self.exit_code or 1
+            error_log.error("still running: %s\n%s", task.get_name(), where(task.get_coro()))
 
     @staticmethod
     async def _race(awaitable: Any, event: asyncio.Event, timeout: float | None) -> None:

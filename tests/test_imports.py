@@ -35,7 +35,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     | LEAVES,
     "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs", "leaving", "failures"})
     | LEAVES,
-    "server": frozenset({"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"})
+    "server": frozenset(
+        {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving"}
+    )
     | LEAVES,
     "selection": frozenset({"http1", "drivers", "config", "_speedups"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,

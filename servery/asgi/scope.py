@@ -22,6 +22,15 @@ _METHODS = {
 }
 
 
+_TEMPLATE: Scope = {
+    "type": "http",
+    "asgi": None,
+    "http_version": "1.1",
+    **dict.fromkeys(("method", "scheme", "path", "raw_path", "query_string", "root_path", "headers")),
+    **dict.fromkeys(("client", "server", "extensions")),
+}
+
+
 class ConnectionInfo:
     """What all scopes of one connection have in common.
 
@@ -67,21 +76,20 @@ def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, 
     }
     if trailers:
         extensions["http.response.trailers"] = {}
-    scope: Scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": SPEC_VERSION},
-        "http_version": "1.1" if request.version == b"1.1" else "1.0",
-        "method": _METHODS.get(request.method) or request.method.decode("ascii"),
-        "scheme": info.scheme,
-        "path": path,
-        "raw_path": raw_path,
-        "query_string": request.query,
-        "root_path": info.root_path,
-        "headers": request.headers if request.authority is None else _with_host(request),
-        "client": info.client,
-        "server": info.server,
-        "extensions": extensions,
-    }
+    scope = _TEMPLATE.copy()  # quicker than to build it anew
+    scope["asgi"] = {"version": "3.0", "spec_version": SPEC_VERSION}
+    if request.version != b"1.1":
+        scope["http_version"] = "1.0"
+    scope["method"] = _METHODS.get(request.method) or request.method.decode()
+    scope["scheme"] = info.scheme
+    scope["path"] = path
+    scope["raw_path"] = raw_path
+    scope["query_string"] = request.query
+    scope["root_path"] = info.root_path
+    scope["headers"] = request.headers if request.authority is None else _with_host(request)
+    scope["client"] = info.client
+    scope["server"] = info.server
+    scope["extensions"] = extensions
     if info.state is not None:
         scope["state"] = info.state.copy()
     return scope

@@ -30,9 +30,6 @@ from .wakeup import AsyncioWakeup
 READ_SIZE = 65_536
 """Octets that are asked of a socket at once."""
 
-_WRITTEN_APART = 65_536
-"""Output of more octets is handed over in pieces: one more copy would cost more than one more call."""
-
 _AF_UNIX = getattr(socket, "AF_UNIX", None)
 _RESET = struct.pack("ii", 1, 0)
 
@@ -41,19 +38,9 @@ class AsyncioConnection(asyncio.Protocol):
     """One connection. It is the cycle's `Port` and the clock's `Timed`."""
 
     __slots__ = (
-        *(
-            "_advance_due",
-            "_closing",
-            "_cycle",
-            "_engine",
-            "_file_waits",
-            "_fin_sent",
-            "_info",
-            "_lost",
-            "_paused",
-            "_service",
-        ),
-        *("_transport", "_unsent", "_write_deadline", "armed", "writable"),
+        *("_engine", "_info", "_service", "_transport", "armed", "writable"),
+        *("_cycle", "_file_waits", "_unsent", "_write_deadline"),
+        *("_advance_due", "_closing", "_fin_sent", "_lost", "_paused", "_settling"),
     )
 
     def __init__(self, service: Service) -> None:
@@ -65,7 +52,7 @@ class AsyncioConnection(asyncio.Protocol):
         self._write_deadline = NEVER
         self._unsent = 0
         self._paused = self._lost = self._fin_sent = self._closing = False
-        self._advance_due = self._file_waits = False
+        self._advance_due = self._file_waits = self._settling = False
 
     # --- from the transport --------------------------------------------------------------------------
 
@@ -179,7 +166,7 @@ class AsyncioConnection(asyncio.Protocol):
         return AsyncioWakeup(self._service.loop)
 
     def flush(self) -> None:
-        """Write what the engine has queued, in one piece unless it is large."""
+        """Write what the engine has queued."""
         out = self._engine.take_output()
         transport = self._transport
         if not out or self._lost:
@@ -188,8 +175,6 @@ class AsyncioConnection(asyncio.Protocol):
             self._lose_cycle()  # now: an application that only sends would never let `connection_lost` run
         elif len(out) == 1:
             transport.write(out[0])
-        elif sum(map(len, out)) <= _WRITTEN_APART:
-            transport.write(b"".join(out))
         else:
             transport.writelines(out)
 
@@ -255,10 +240,11 @@ class AsyncioConnection(asyncio.Protocol):
         """The response is queued to its end: log it, and go on with what the peer has sent since."""
         if self._cycle is cycle:
             self._cycle = None
-            engine = self._engine
-            self._service.log_request(cycle, self._info.client, engine.content_sent, aborted=engine.closing)
+            if self._service.access.enabled:
+                self._log(cycle, aborted=self._engine.closing)
             self._advance_due = True
-            self._settle()
+            if not self._settling:  # an eager task answers while its request is being dispatched
+                self._settle()
 
     def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
         """The application raised `error`, or returned too early: the operator gets it, once, with
@@ -306,16 +292,18 @@ class AsyncioConnection(asyncio.Protocol):
             return
         self._cycle = cycle
         service.begun(cycle)
-        cycle.task = service.loop.create_task(
+        task = service.loop.create_task(
             cycle.run(service.app), name=request_id, context=service.context.copy()
         )
+        if not task.done():
+            cycle.task = task
 
     def _refuse(self, cycle: HttpCycle) -> None:
         """More requests than `--limit-concurrency` are in progress."""
         cycle.status = 503
         self._engine.answer(cycle.request.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.flush()
-        self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted=False)
+        self._log(cycle, aborted=False)
         self._advance_due = True
 
     def _failed(self, event: ConnectionFailed) -> None:
@@ -327,25 +315,33 @@ class AsyncioConnection(asyncio.Protocol):
             return
         self._cycle = None
         cycle.status = event.replied or cycle.status
-        self._service.log_request(cycle, client, self._engine.content_sent, aborted=True)
+        self._log(cycle, aborted=True)
         cycle.disconnected(lost=True)
 
     def _lose_cycle(self) -> None:
         cycle = self._cycle
         if cycle is not None:
             self._cycle = None
-            self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted=True)
+            self._log(cycle, aborted=True)
             cycle.disconnected(lost=True)
+
+    def _log(self, cycle: HttpCycle, aborted: bool) -> None:
+        self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted)
 
     def _settle(self) -> None:
         """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due
         sooner.
         """
         engine = self._engine
-        while self._advance_due and (self.writable or engine.closing):
-            self._advance_due = False  # not before: the peer shall first read what it has asked for
-            now = monotonic()
-            self._dispatch(engine.advance(now), now)
+        if self._advance_due:
+            self._settling = True
+            while self._advance_due and (self.writable or engine.closing):
+                self._advance_due = False  # not before: the peer shall first read what it has asked for
+                now = monotonic()
+                events = engine.advance(now)
+                if events:
+                    self._dispatch(events, now)
+            self._settling = False
         cycle = self._cycle
         full = cycle is not None and cycle.buffered > self._service.limits.body_buffer
         if self._paused is (engine.wants_read and not full):

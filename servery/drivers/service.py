@@ -45,19 +45,8 @@ class Service:
     """The shared part of a worker. Attributes are set once, before the first connection."""
 
     __slots__ = (
-        *(
-            "_id_prefix",
-            "access",
-            "app",
-            "clock",
-            "concurrency",
-            "connections",
-            "context",
-            "cycles",
-            "runs",
-            "idle",
-        ),
-        *("limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
+        *("_id_prefix", "access", "app", "clock", "concurrency", "connections", "context", "cycles"),
+        *("idle", "limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
     )
 
     def __init__(

@@ -41,17 +41,8 @@ class Http1Engine(ResponseHalf):
 
     __slots__ = (
         *("_body_base", "_decoder", "_left", "_read"),  # the body that is read
-        *(
-            "_eof",
-            "_head",
-            "_limits",
-            "_pending",
-            "_reading",
-            "_stopping",
-            "deadline",
-            "half_closed",
-            "wants_read",
-        ),
+        *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
+        *("deadline", "half_closed", "wants_read"),
     )
 
     def __init__(self, limits: Limits, stamp: Stamp, now: float) -> None:

@@ -12,7 +12,6 @@ from ..events import Headers
 from ..grammar import (
     ABSOLUTE_FORM,
     AUTHORITY_FORM,
-    CONTENT_LENGTH,
     HOST,
     ORIGIN_LINE,
     REQUEST_LINE,
@@ -179,11 +178,19 @@ class HeadParser:
             return
         values: dict[bytes, list[bytes]] = {}
         for name, value in framing:
-            values.setdefault(name, []).append(value)
+            if name in values:
+                values[name].append(value)
+            else:
+                values[name] = [value]
         self._check_host(values.get(b"host", []))
-        self._read_framing(values)
-        self._read_connection(values)
-        self._read_expect(values)
+        if b"content-length" in values or b"transfer-encoding" in values:
+            self._read_framing(values)
+        if b"connection" in values:
+            self._read_connection(values)
+        if b"te" in values and self.minor:
+            self.takes_trailers = b"trailers" in list_members(values[b"te"])
+        if b"expect" in values and self.minor:
+            self._read_expect(values[b"expect"])
 
     def _check_host(self, hosts: list[bytes]) -> None:
         """RFC 9112 section 3.2: exactly one valid Host in HTTP/1.1, at most one in 1.0."""
@@ -192,6 +199,8 @@ class HeadParser:
         if not hosts:
             if self.minor:
                 raise RemoteProtocolError(400, "Host field missing")
+        elif (b"host", hosts[0]) in _good_hosts:
+            return
         elif not HOST.fullmatch(hosts[0]):
             raise RemoteProtocolError(400, "invalid Host field")
         else:
@@ -221,10 +230,14 @@ class HeadParser:
         self.length = CHUNKED
 
     def _read_length(self, lengths: list[bytes]) -> int:
-        match = CONTENT_LENGTH.fullmatch(lengths[0])
-        if len(lengths) > 1 or not lengths[0] or match is None:
+        digits = lengths[0]
+        if (
+            len(lengths) > 1 or not digits.isdigit()
+        ):  # of bytes: 1*DIGIT and nothing else (RFC 9110 section 8.6)
             raise RemoteProtocolError(400, "invalid Content-Length")
-        length = int(match[1] or b"0") if len(match[1]) <= 19 else MAX_LENGTH + 1
+        if len(digits) > 19:
+            digits = digits.lstrip(b"0")[:20] or b"0"
+        length = int(digits)
         limit = MAX_LENGTH if self._limits.body_size is None else self._limits.body_size
         if length > limit:
             raise LimitExceeded(413, "request body too large")
@@ -232,16 +245,13 @@ class HeadParser:
 
     def _read_connection(self, values: dict[bytes, list[bytes]]) -> None:
         """RFC 9112 section 9.3: close wins; HTTP/1.0 must ask to keep the connection."""
-        if b"connection" in values:
-            options = list_members(values[b"connection"])
-            self.keep_alive = b"close" not in options and (self.minor == 1 or b"keep-alive" in options)
-            if self.minor and b"upgrade" in options and b"upgrade" in values:
-                self.upgrade = b", ".join(values[b"upgrade"])
-        self.takes_trailers = self.minor == 1 and b"trailers" in list_members(values.get(b"te", []))
+        options = list_members(values[b"connection"])
+        self.keep_alive = b"close" not in options and (self.minor == 1 or b"keep-alive" in options)
+        if self.minor and b"upgrade" in options and b"upgrade" in values:
+            self.upgrade = b", ".join(values[b"upgrade"])
 
-    def _read_expect(self, values: dict[bytes, list[bytes]]) -> None:
+    def _read_expect(self, expectations: list[bytes]) -> None:
         """RFC 9110 section 10.1.1: nothing to wait for without a body, and nothing for HTTP/1.0."""
-        if b"expect" in values and self.minor:
-            if list_members(values[b"expect"]) != [b"100-continue"]:
-                raise RemoteProtocolError(417, "expectation not understood")
-            self.expects_continue = self.length != 0
+        if list_members(expectations) != [b"100-continue"]:
+            raise RemoteProtocolError(417, "expectation not understood")
+        self.expects_continue = self.length != 0
