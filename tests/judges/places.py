@@ -62,6 +62,8 @@ def python313() -> str:
     for candidate in _candidates():
         if _version(candidate) == "3.13":
             return candidate
+    if "PYTHON313" in os.environ:
+        raise NotRun(f"needs Python 3.13, and PYTHON313={os.environ['PYTHON313']} is none")
     raise NotRun("needs Python 3.13: none on PATH or under pyenv; name one in the variable PYTHON313")
 
 

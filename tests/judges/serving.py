@@ -33,19 +33,22 @@ class Served:
     def __init__(
         self, python: Path, target: str, *, log: Path, cwd: Path, paths: list[Path], lifespan: str
     ) -> None:
+        self.command = [python, "-m", "servery", target, *FLAGS, "--lifespan", lifespan]
+        self.surroundings = surroundings(*paths)
+        self.cwd = cwd
         self.log = log
-        with log.open("wb") as output:
+        self.exit_code: int | None = None
+
+    def __enter__(self) -> Served:
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [python, "-m", "servery", target, *FLAGS, "--lifespan", lifespan],
-                cwd=cwd,
-                env=surroundings(*paths),
+                self.command,
+                cwd=self.cwd,
+                env=self.surroundings,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self.exit_code: int | None = None
-
-    def __enter__(self) -> Served:
         end = time.monotonic() + START
         while True:
             said = self.log.read_text("utf-8", errors="replace")
