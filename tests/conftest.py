@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("engine_name", chosen_engines(metafunc.config), indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def engine_name(request: pytest.FixtureRequest) -> str:
     """The engine under test. One that cannot be imported is an error of the test, never a skip."""
     name: str = request.param

@@ -40,7 +40,7 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_left", "_read"),  # the body that is read
+        *("_body_base", "_decoder", "_draining", "_left", "_paused_at", "_read"),  # the body that is read
         *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
         *("deadline", "half_closed", "wants_read"),
     )
@@ -76,7 +76,7 @@ class Http1Engine(ResponseHalf):
         """The deadline has passed: what was awaited did not come."""
         self.deadline = NEVER
         if self._reading is HEAD:
-            if self._head_begun():
+            if self._pending or self._head.line:
                 return self._refuse(RemoteProtocolError(408, "request head not complete in time"), now)
             self._close()
         elif self._reading is BODY:
@@ -110,6 +110,7 @@ class Http1Engine(ResponseHalf):
         if self._reading is BODY:
             self.wants_read = True
             self._read = 0
+            self._draining = True
             if self._keep_alive and not self._eof:
                 self.deadline = now + self._limits.linger_timeout  # the rest of the body is being dropped
             else:
@@ -130,7 +131,7 @@ class Http1Engine(ResponseHalf):
             self._pending = b""
             self.deadline = NEVER
             events = self._read_head(data, now)
-            if self._eof and self._reading is HEAD and not self.closing:
+            if self._eof and not self.closing:  # it came before: this request has to hear of it, too
                 events += self._receive_eof(now)
             return events
         if self._eof:
@@ -142,7 +143,7 @@ class Http1Engine(ResponseHalf):
     def _receive_eof(self, now: float) -> list[Event]:
         self._eof = True
         if self._reading is HEAD:
-            if self._head_begun():
+            if self._pending or self._head.line:  # empty lines alone are no request: nothing to refuse
                 return self._refuse(
                     RemoteProtocolError(400, "connection closed inside of a request head"), now
                 )
@@ -207,7 +208,9 @@ class Http1Engine(ResponseHalf):
 
     def _begin_body(self, length: int, now: float) -> None:
         self._reading = BODY
+        self._draining = False
         self._read = 0
+        self._paused_at = now
         self._body_base = now + self._limits.body_timeout
         self.deadline = self._body_base
         if length == CHUNKED:
@@ -241,7 +244,7 @@ class Http1Engine(ResponseHalf):
         self._read += len(part)
         limits = self._limits
         if self._responding is DONE:
-            if self._read > limits.drain_size:
+            if self._draining and self._read > limits.drain_size:
                 self._linger(now)
             return []
         if part:
@@ -257,14 +260,19 @@ class Http1Engine(ResponseHalf):
         self._pending = rest
         self.deadline = NEVER
         self.wants_read = len(rest) <= self._limits.read_ahead
-        if self._responding is DONE:
-            return self._next_request(now)
-        return [BodyReceived(self.stream, part, False, trailers)]
+        if self._responding is not DONE:
+            return [BodyReceived(self.stream, part, False, trailers)]
+        return self._next_request(now) if self._draining else []
 
     def body_paused(self, paused: bool, now: float) -> None:
         """Tell that the driver stopped (or resumed) reading for the application's sake: time stands still."""
         if self._reading is BODY and self._responding is not DONE:
-            self.deadline = NEVER if paused else now + self._limits.body_timeout
+            if paused:
+                self._paused_at = now
+                self.deadline = NEVER
+            else:
+                self._body_base += now - self._paused_at
+                self.deadline = now + self._limits.body_timeout
 
     # --- a peer's fault ------------------------------------------------------------------------------
 
@@ -291,7 +299,11 @@ class Http1Engine(ResponseHalf):
     def _reply(self, error: RemoteProtocolError) -> None:
         head, body = text_response(error.status, error.reason, self._stamp, b"connection: close\r\n")
         line = self._head.line
-        self._out.append(head if line is not None and line[0] == b"HEAD" else head + body)
+        if line is not None and line[0] == b"HEAD":
+            self._out.append(head)
+        else:
+            self._out.append(head + body)
+            self.content_sent = len(body)
         self._keep_alive = False
 
     def _linger(self, now: float) -> None:

@@ -83,6 +83,7 @@ class ResponseHalf:
     ) -> None:
         """A request was received: what its response may be like."""
         self.stream += 1
+        self.content_sent = 0
         self._is_head = method == b"HEAD"
         self._minor = minor
         self._keep_alive = keep_alive
@@ -132,7 +133,6 @@ class ResponseHalf:
         self._fields = encode_fields(headers)
         self._status = status
         self._trailers_due = trailers
-        self.content_sent = 0
         self._responding = STARTED
 
     def send_body(self, stream: int, data: bytes, more: bool) -> bool:
@@ -204,7 +204,6 @@ class ResponseHalf:
         self._check_stream(stream, NONE, STARTED)
         self._keep_alive = self._persists()
         head, body = text_response(status, text, self._stamp, extra + self._connection_line())
-        self.content_sent = 0
         self._responding = DONE
         if self._is_head:
             self._out.append(head)

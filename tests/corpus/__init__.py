@@ -1,0 +1,1 @@
+"""Cases for tests: data, no code."""
