@@ -7,7 +7,8 @@
 #   make test ARGS="-k limits"      a part of it (coverage is then not asked for)
 #   make lint                       ruff check, ruff format --check, mypy --strict
 #   make format                     ruff format and the fixes that ruff can make
-#   make judges                     foreign programs (clients, browsers, frameworks) against the server
+#   make judges                     the test suites of other servers and of a client, against this one
+#   make judges ARGS="httpx"        one of them
 #   make soak                       a long run that watches memory and open descriptors
 #   make dist                       sdist and pure wheel into dist/
 #   make clean                      remove what the other words made
@@ -52,7 +53,7 @@ format: .venv/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-judges: .venv/.test chromium
+judges: .venv/.checkout
 	$(BIN)/python tests/judges/run.py $(ARGS)
 
 soak: .venv/.test
@@ -65,7 +66,7 @@ dist: .venv/.checkout
 
 clean:
 	rm -rf .venv build dist htmlcov .coverage .coverage.* *.egg-info
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache/judges .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without a browser the rest of the suite still runs; the browser's tests then say what they miss.

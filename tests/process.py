@@ -25,9 +25,9 @@ from sample_apps import *
 
 
 class ServerProcess:
-    """``python -m servery app:app`` with `source` as app.py in `folder`; killed at the end of the block if need be.
+    """``python -m servery app:app`` with `source` as app.py in `folder`; killed at the end of the block.
 
-    `source` begins with the names of `sample_apps` and a few modules. What the process prints is kept in `said`.
+    `source` has the names of `sample_apps` and a few modules. What the process prints is kept in `said`.
     """
 
     def __init__(self, folder: Path, source: str, *flags: str, **options: Any) -> None:
@@ -86,6 +86,11 @@ class ServerProcess:
         """SIGTERM, then `end`."""
         self.signal()
         return self.end()
+
+    def break_output(self) -> None:
+        """Read no more of what the process prints: its writes fail from now on."""
+        assert self.process.stdout is not None
+        os.dup2(os.open(os.devnull, os.O_RDONLY), self.process.stdout.fileno())
 
     def __enter__(self) -> ServerProcess:
         return self

@@ -54,7 +54,7 @@ async def lifespan(receive: Any, send: Any) -> None:
 
 
 class Echo:
-    """Answers with what it got, as a Python literal: see `seen`. `started` and `finished` are paths, in order."""
+    """Answers with what it got, as a literal for `seen`. `started` and `finished` are paths, in order."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -64,7 +64,7 @@ class Echo:
         self.started.append(scope["path"])
         content = await read_body(receive)
         self.finished.append(scope["path"])
-        names = ("method", "path", "raw_path", "query_string", "root_path", "client", "server", "http_version")
+        names = ("method", "path", "raw_path", "query_string", "root_path", "client", "server")
         facts = {name: scope[name] for name in names}
         facts.update(headers=[(bytes(name), bytes(value)) for name, value in scope["headers"]], body=content)
         await respond(send, repr(facts).encode())

@@ -20,7 +20,8 @@ def test_an_exception_before_the_response_is_a_500_and_the_connection_goes_on(se
         raise RuntimeError("secret \x1b[31m")
 
     with serve(app) as server, server.connect() as sock:
-        sock.sendall(GET % b"1" + GET % b"started" + b"POST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+        post = b"POST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+        sock.sendall(GET % b"1" + GET % b"started" + post)
         rest = b""
         for _ in range(3):
             head, content, rest = read_response(sock, rest)

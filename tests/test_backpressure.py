@@ -1,4 +1,4 @@
-"""Neither side piles up data: reading pauses while the application does not read, send() waits for the client."""
+"""Neither side piles up data: reading pauses while nobody reads, send() waits for the client."""
 
 from __future__ import annotations
 
@@ -102,7 +102,11 @@ def test_a_body_in_tiny_writes_does_not_cost_a_multiple_of_its_size(serve, frami
         await respond(send, await read_body(receive))
 
     piece = b"x" if framing == "length" else b"1\r\nx\r\n"
-    head = POST % size if framing == "length" else POST.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+    head = (
+        POST % size
+        if framing == "length"
+        else POST.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+    )
     with serve(app) as server, server.connect() as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(head)
@@ -189,7 +193,9 @@ def test_no_wake_up_is_lost_between_readers_and_writers(serve, seed):
         with server.connect() as sock:
             for at in range(30):
                 size = random_.choice((0, 1, 1000, 60_000, 65_536, 65_537))
-                data = b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (at, size) + b"x" * size
+                data = (
+                    b"POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (at, size) + b"x" * size
+                )
                 cut = random_.randrange(len(data))
                 sock.sendall(data[:cut])
                 sock.sendall(data[cut:])

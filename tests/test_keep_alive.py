@@ -20,7 +20,7 @@ def get(path: bytes) -> bytes:
 
 def test_the_idle_time_does_not_run_while_requests_wait_or_are_answered(serve):
     async def app(scope, receive, send):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.2)
         await respond(send, scope["path"].encode())
 
     with serve(app, timeout_keep_alive=0.1) as server, server.connect() as sock:

@@ -44,7 +44,9 @@ def test_an_exception_of_the_start_up_ends_the_process_and_is_shown(tmp_path, lo
     assert "http://" not in server.said  # the port was never announced
 
 
-@pytest.mark.parametrize("more", ({}, {"message": None}, {"message": "no \x1b[31mdatabase"}), ids=("bare", "none", "text"))
+@pytest.mark.parametrize(
+    "more", ({}, {"message": None}, {"message": "no \x1b[31mdatabase"}), ids=("bare", "none", "text")
+)
 @pytest.mark.parametrize("lingers", (0, 60), ids=("returns", "lingers"))
 def test_a_start_up_that_failed_ends_the_process(tmp_path, loop_flags, more, lingers):
     flags = (*loop_flags, "--timeout-cancel", "0.1")

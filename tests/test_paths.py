@@ -19,7 +19,7 @@ PATHS = {
     b"/a;b=1": "/a;b=1",
     b"/a/../b/./c": "/a/../b/./c",
     b"/a+b": "/a+b",
-    b"/a|b{c}^`\"<>\\": '/a|b{c}^`"<>\\',
+    b'/a|b{c}^`"<>\\': '/a|b{c}^`"<>\\',
     b"/": "/",
 }
 
@@ -42,7 +42,9 @@ def test_the_raw_path_is_what_was_received_and_the_path_is_decoded_once(serve):
             assert facts["root_path"] == ""
 
 
-@pytest.mark.parametrize(("target", "query"), ((b"/x", b""), (b"/x?", b""), (b"/x??a", b"?a"), (b"/x?a=/?b", b"a=/?b")))
+@pytest.mark.parametrize(
+    ("target", "query"), ((b"/x", b""), (b"/x?", b""), (b"/x??a", b"?a"), (b"/x?a=/?b", b"a=/?b"))
+)
 def test_the_query_begins_at_the_first_question_mark(serve, target, query):
     with serve(Echo()) as server:
         facts = ask(server, target)
@@ -80,7 +82,9 @@ def test_an_absolute_target_without_path_is_the_root(serve):
     assert (b"host", b"b") in facts["headers"]
 
 
-@pytest.mark.parametrize("target", (b"/a#f", b"/p?#f", b"/\xc3\xb6", b"/a b", b"x", b"*", b"ftp://a/", b"http://u@a/"))
+@pytest.mark.parametrize(
+    "target", (b"/a#f", b"/p?#f", b"/\xc3\xb6", b"/a b", b"x", b"*", b"ftp://a/", b"http://u@a/")
+)
 def test_targets_that_are_none(serve, target):
     with serve(Echo()) as server:
         received = server.raw(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target)

@@ -37,7 +37,11 @@ def line(size):
 @pytest.mark.parametrize("cuts", ("whole", "last octet apart", "octet by octet"))
 def test_the_limits_do_not_depend_on_how_octets_are_cut(serve, cuts):
     def cut(data):
-        return {"whole": [], "last octet apart": [len(data) - 1], "octet by octet": list(range(1, len(data)))}[cuts]
+        return {
+            "whole": [],
+            "last octet apart": [len(data) - 1],
+            "octet by octet": list(range(1, len(data))),
+        }[cuts]
 
     settings = {
         "limit_request_line": 100,
@@ -66,7 +70,10 @@ def test_the_limits_do_not_depend_on_how_octets_are_cut(serve, cuts):
 
 @pytest.mark.parametrize("size", (8000, 65_534, 65_535, 65_536, 65_537, 131_073))
 def test_a_long_query_arrives_whole(serve, size):
-    with serve(Echo(), limit_request_line=200_000, limit_head_size=300_000) as server, server.connect() as sock:
+    with (
+        serve(Echo(), limit_request_line=200_000, limit_head_size=300_000) as server,
+        server.connect() as sock,
+    ):
         sock.sendall(b"GET /p?q=%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"a" * size))
         facts = seen(read_response(sock)[1])
     assert facts["raw_path"] == b"/p"
@@ -83,7 +90,9 @@ def test_trailers_without_end_are_refused(serve, piece):
     assert echo.finished == []
 
 
-@pytest.mark.parametrize("piece", (b"1;" + b"a" * 900 + b"\r\nx\r\n", b"1" + b"0" * 2000, b"1;" + b"a" * 2000))
+@pytest.mark.parametrize(
+    "piece", (b"1;" + b"a" * 900 + b"\r\nx\r\n", b"1" + b"0" * 2000, b"1;" + b"a" * 2000)
+)
 def test_chunk_extensions_without_end_are_refused(serve, piece):
     with serve(Echo()) as server, server.connect() as sock:
         sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -91,7 +100,9 @@ def test_chunk_extensions_without_end_are_refused(serve, piece):
         assert statuses(read_to_end(sock)) == [b"400"]
 
 
-@pytest.mark.parametrize("framing", (b"Content-Length: 11\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\n"))
+@pytest.mark.parametrize(
+    "framing", (b"Content-Length: 11\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\n")
+)
 def test_a_body_over_its_limit_is_refused(serve, framing):
     gone = []
 

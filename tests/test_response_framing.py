@@ -1,4 +1,4 @@
-"""Responses whose content must not be there, or is not as long as announced; one framing, once, on the wire."""
+"""Responses without content, or with another length than announced; one framing, once, on the wire."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def test_a_transfer_coding_of_the_application_is_ignored(serve, coding, length):
 
 def test_no_chunks_for_http_1_0(serve):
     with serve(answering(200, [], (b"ab", b"cd"))) as server:
-        head, _, content = server.raw(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").partition(b"\r\n\r\n")
+        head, _, content = server.raw(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").partition(
+            b"\r\n\r\n"
+        )
     assert framing(head) == []
     assert (b"connection", b"close") in fields(head)
     assert content == b"abcd"
@@ -136,7 +138,9 @@ BAD_VALUES = (b"a\r\nx: y", b"a\nb", b"a\rb", b"a\0b", b"a\x7f", b" a", b"a ", b
 BAD_NAMES = (b"a b", b"", b"a:b", b"a\r\nb", b"\xe4", "text")
 
 
-@pytest.mark.parametrize("field", [(b"x-a", value) for value in BAD_VALUES] + [(name, b"v") for name in BAD_NAMES])
+@pytest.mark.parametrize(
+    "field", [(b"x-a", value) for value in BAD_VALUES] + [(name, b"v") for name in BAD_NAMES]
+)
 def test_fields_that_could_split_a_response_never_reach_the_wire(serve, field):
     app = answering(200, [(b"x-good", b"1"), field], (b"abc",))
     with serve(app) as server:

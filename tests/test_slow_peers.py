@@ -121,7 +121,11 @@ def test_a_body_that_drips_in_ends_in_time(serve, others):
         await respond(send)
 
     settings = {"timeout_body": 0.3, "body_min_rate": 1000, "timeout_linger": 0.1}
-    with serve(app, **settings) as server, server.connect() as sock, dripping(sock, POST + b"x" * 1000, 0.001):
+    with (
+        serve(app, **settings) as server,
+        server.connect() as sock,
+        dripping(sock, POST + b"x" * 1000, 0.001),
+    ):
         assert statuses(read_to_end(sock)) == [b"408"]
 
 

@@ -1,4 +1,4 @@
-"""Octets that two hops could read in two ways: one refusal, EOF, and nothing behind them is ever a request."""
+"""Octets that two hops could read in two ways: one refusal, EOF, and nothing behind them is a request."""
 
 from __future__ import annotations
 
@@ -144,9 +144,7 @@ def test_an_upgrade_that_nobody_wants_is_an_ordinary_request(serve, split):
 
 
 def test_an_empty_member_of_the_codings_is_ignored(serve):
-    data = (
-        HEAD + b"Transfer-Encoding: ,chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
-    )
+    data = HEAD + b"Transfer-Encoding: ,chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     with serve(Echo()) as server:
         received = server.raw(data)
     assert statuses(received) == [b"200"]

@@ -23,7 +23,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"
 """How each response of the traced application begins."""
 
 BYTEWISE = 70_000
-"""Octets that are fed one by one at most: more than any head may have, so that what follows is dropped."""
+"""More octets than any head may have: what follows is dropped, and need not be fed one by one."""
 
 
 def make_engine(name: str, limits: Limits = DEFAULTS, now: float = 0.0) -> Any:
@@ -175,14 +175,17 @@ def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(bounds) if a < b]
 
 
-def cuttings(data: bytes, seed: str) -> dict[str, list[int]]:
-    """Ways of cutting `data`, each by its name: the same for the same `seed`."""
+def cuttings(data: bytes, seed: str, bytewise: int = 1000) -> dict[str, list[int]]:
+    """Ways of cutting `data`, each by its name: the same for the same `seed`.
+
+    Only the first `bytewise` octets are fed one by one, and only those lines that end among them.
+    """
     chance = random.Random(seed)
     count = len(data)
     ways = {
         "whole": [],
-        "by octet": list(range(1, min(count, BYTEWISE))),
-        "by line": [at + 1 for at, octet in enumerate(data[:BYTEWISE]) if octet == 10],
+        "by octet": list(range(1, min(count, bytewise))),
+        "by line": [at + 1 for at, octet in enumerate(data[:bytewise]) if octet == 10],
     }
     for number in range(4):
         ways[f"at random {number}"] = random_cuts(count, chance)

@@ -303,7 +303,11 @@ def _as_bytes(body: Any) -> bytes:
 
 
 def _is_disconnect(error: BaseException) -> bool:
-    """Whether `error` says nothing but that the client left, alone or in groups, raised by us or by I/O."""
+    """Whether `error` says nothing but that the client left: ours, a framework's, or groups of them."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_disconnect(inner) for inner in error.exceptions)
-    return isinstance(error, ClientDisconnected)
+    return isinstance(error, ClientDisconnected) or type(error).__name__ in _FRAMEWORKS_SAY
+
+
+_FRAMEWORKS_SAY = frozenset({"ClientDisconnect", "ClientDisconnected"})
+"""Starlette answers ours, or ``http.disconnect``, with its own, and Werkzeug has one; known by name."""

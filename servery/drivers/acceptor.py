@@ -9,6 +9,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from time import monotonic
 
 from .service import error_log
 
@@ -17,6 +18,9 @@ BATCH = 64
 
 PAUSE = 0.5
 """Seconds without accepting after the process, or the system, ran out of descriptors or memory."""
+
+SAY_AGAIN = 1.0
+"""Seconds between two lines about that in the error log."""
 
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -32,6 +36,7 @@ class Acceptor:
         self._protocol = protocol
         self._opening: set[asyncio.Task[object]] = set()
         self._resume: asyncio.TimerHandle | None = None
+        self._told = -SAY_AGAIN
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -84,13 +89,17 @@ class Acceptor:
             connection.close()
 
     def _pause(self, error: OSError) -> None:
-        if self._resume is None:
+        if self._resume is not None:
+            return
+        now = monotonic()
+        if now - self._told >= SAY_AGAIN:
+            self._told = now
             error_log.error(
                 "cannot accept connections: %s; raise the limit on open files (ulimit -n). Trying again",
                 error.strerror,
             )
-            self._loop.remove_reader(self._sock)
-            self._resume = self._loop.call_later(PAUSE, self._try_again)
+        self._loop.remove_reader(self._sock)
+        self._resume = self._loop.call_later(PAUSE, self._try_again)
 
     def _try_again(self) -> None:
         self._resume = None

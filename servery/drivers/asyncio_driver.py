@@ -155,7 +155,7 @@ class AsyncioConnection(asyncio.Protocol):
         if sock is not None and sock.family != _AF_UNIX:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            except OSError:
+            except (OSError, ValueError):
                 pass  # it is gone already
         self._transport.abort()
 
@@ -190,7 +190,13 @@ class AsyncioConnection(asyncio.Protocol):
     async def send_file(self, sending: FileSending) -> None:
         """Write an open file after what was flushed."""
         assert isinstance(sending, FileToSend)
-        await send_file(self, self._transport, sending)
+        try:
+            await send_file(self, self._transport, sending)
+        except ClientDisconnected:
+            if not self._lost:  # the kernel told it first
+                self._lose_cycle()
+                self.abort()
+            raise
 
     @property
     def reachable(self) -> bool:
@@ -287,7 +293,7 @@ class AsyncioConnection(asyncio.Protocol):
         request_id = service.next_request_id()
         scope = http_scope(request, self._info, request_id, engine.takes_trailers)
         cycle = HttpCycle(scope, request, engine, self, now, request_id)
-        if service.concurrency is not None and len(service.cycles) >= service.concurrency:
+        if service.concurrency is not None and service.full:
             self._refuse(cycle)
             return
         self._cycle = cycle

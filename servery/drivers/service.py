@@ -107,6 +107,17 @@ class Service:
         self.cycles.discard(cycle)
         self._check_idle()
 
+    @property
+    def full(self) -> bool:
+        """Whether as many requests as `concurrency` allows are in progress.
+
+        One that is answered is not: the one before on the same connection may be about to return.
+        """
+        limit = self.concurrency
+        if limit is None or len(self.cycles) < limit:
+            return False
+        return sum(not cycle.answered for cycle in self.cycles) >= limit
+
     def _check_idle(self) -> None:
         if not self.connections and not self.cycles:
             self.idle.set()

@@ -28,5 +28,5 @@ class AsyncioWakeup:
         try:
             await waiter
         finally:
-            if waiter.cancelled():
+            if waiter.cancelled() and waiter in self._waiters:  # `set` may have come before we ran
                 self._waiters.remove(waiter)

@@ -210,16 +210,15 @@ class HeadParser:
 
     def _read_framing(self, values: dict[bytes, list[bytes]]) -> None:
         """RFC 9112 section 6: what is ambiguous is refused, whatever the RFC lets a server guess."""
-        lengths = values.get(b"content-length")
         codings = values.get(b"transfer-encoding")
-        if codings is not None:
-            if lengths is not None:
+        if codings is None:
+            self.length = self._read_length(values[b"content-length"])
+        else:
+            if b"content-length" in values:
                 raise RemoteProtocolError(400, "both Content-Length and Transfer-Encoding")
             if self.minor == 0:
                 raise RemoteProtocolError(400, "Transfer-Encoding in HTTP/1.0")
             self._read_codings(codings)
-        elif lengths is not None:
-            self.length = self._read_length(lengths)
 
     def _read_codings(self, codings: list[bytes]) -> None:
         members = list_members(codings)

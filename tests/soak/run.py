@@ -151,9 +151,8 @@ def mixed(minutes: float, flags: list[str]) -> None:
             if count == 2000:
                 base = pss(process)
             if count % 2000 == 0:
-                print(
-                    f"mixed: {count} connections, {pss(process) / 2**20:.1f} MiB, {process.num_fds()} descriptors"
-                )
+                memory = pss(process) / 2**20
+                print(f"mixed: {count} connections, {memory:.1f} MiB, {process.num_fds()} descriptors")
         with connect(port) as sock:
             ask(sock)
             left = process.num_fds()

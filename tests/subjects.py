@@ -1,0 +1,85 @@
+"""The applications in `apps/`, served: in a thread of the test process, or in a process of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from harness import WAIT, Running, running
+
+TESTS = Path(__file__).resolve().parent
+LIFESPAN = ("starlette", "fastapi", "litestar", "quart")
+"""Frameworks that take lifespan events; Django refuses them, and is served without."""
+
+SERVED = [(name, loop) for name in LIFESPAN for loop in ("asyncio", "uvloop")] + [("django", "process")]
+
+
+class Subject:
+    """A framework that is served: `client` keeps one connection, `other` is for what comes meanwhile."""
+
+    def __init__(self, framework: str, url: str, server: Running | None) -> None:
+        self.framework = framework
+        self.url = url
+        self.server = server
+        settings: dict[str, Any] = {"base_url": url, "timeout": WAIT, "trust_env": False}
+        self.client = httpx.Client(**settings)
+        self.other = httpx.Client(**settings)
+
+    def leaving(self) -> httpx.Client:
+        """A client of its own, whose end closes the connection."""
+        return httpx.Client(base_url=self.url, timeout=WAIT, trust_env=False)
+
+    def happened(self) -> str:
+        """What the application says next of what it did without a client to tell."""
+        return self.other.get("/happened").text
+
+
+@contextmanager
+def in_thread(framework: str, loop: str, **settings: Any) -> Iterator[Running]:
+    """Serve the framework's application in a thread, with its lifespan on, and see that it has shut down."""
+    ended = threading.Event()
+    app = importlib.import_module(f"apps.{framework}_app").make(ended)
+    with running(app, lifespan="on", loop=loop, **settings) as server:
+        yield server
+        assert not ended.is_set() or server.server.should_exit
+    assert ended.is_set()
+
+
+@contextmanager
+def in_process(framework: str) -> Iterator[str]:
+    """The URL of the framework's application in a process of its own, which must stop in order."""
+    command = [sys.executable, "-m", "servery", f"apps.{framework}_app:make", "--factory", "--port", "0"]
+    process = subprocess.Popen(
+        command, cwd=TESTS, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    assert process.stderr is not None
+    with process.stderr as log:
+        line = log.readline()
+        drain = threading.Thread(target=log.read, daemon=True)
+        drain.start()
+        try:
+            assert "http://" in line, line
+            yield line.split()[-1]
+        finally:
+            process.terminate()
+            code = process.wait(WAIT)
+            drain.join(WAIT)
+    assert code == 0
+
+
+def closing(subject: Subject) -> Iterator[Subject]:
+    """Hand it out, and close its clients."""
+    with subject.client, subject.other:
+        yield subject
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
