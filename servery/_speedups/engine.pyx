@@ -53,8 +53,12 @@ cdef extern from *:
     #define SERVERY_COMPILER "unknown"
     #endif
     #endif
+    #ifndef SERVERY_FLAGS
+    #define SERVERY_FLAGS "unknown"
+    #endif
     """
     const char *SERVERY_COMPILER
+    const char *SERVERY_FLAGS
     const char *CYTHON_ABI
 
 cdef double NEVER = _NEVER
@@ -784,7 +788,8 @@ cdef object _method(const char *at, Py_ssize_t size):
 def build_info():
     """How this module was built: a dict of text."""
     return {
-        "cython": CYTHON_ABI.decode(),
+        "cython": CYTHON_ABI.decode().replace("_", "."),
         "compiler": SERVERY_COMPILER.decode(),
+        "flags": SERVERY_FLAGS.decode(),
         "scan": sv_scan_path().decode(),
     }
