@@ -20,9 +20,9 @@ from .errors import ConfigError, NativeUnavailable
 if TYPE_CHECKING:
     import asyncio
 
-    from ._speedups.engine import Http1Engine as CompiledEngine
     from .config import Config
     from .drivers.service import EngineFactory
+    from .http1.engine import Http1Engine as Reference
     from .http1.writer import Stamp
     from .limits import Limits
 
@@ -103,8 +103,11 @@ def build_facts() -> dict[str, Any]:
     }
 
 
-def _native() -> type[CompiledEngine]:
-    """The compiled engine. Raises `NativeUnavailable`, which says what is missing and how to get it."""
+def _native() -> type[Reference]:
+    """The compiled engine, which has the face of its reference.
+
+    Raises `NativeUnavailable`, which says what is missing and how to get it.
+    """
     try:
         from ._speedups.engine import Http1Engine
     except ImportError as error:
