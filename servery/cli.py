@@ -89,7 +89,9 @@ def _print_config(loaded: Loaded) -> None:
 
 def _check(config: Config) -> None:
     from .apps import load_app
+    from .selection import select
 
+    select(config)
     load_app(config)
     print("configuration is valid")
 

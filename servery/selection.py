@@ -1,7 +1,7 @@
 """From ``--parser``, ``--io`` and ``--loop`` to the classes that run: nothing is chosen silently.
 
-The only module that may name the compiled core. A choice that cannot work is a `ConfigError` with the fix in
-its text, raised before a socket is bound.
+The only module that may name the compiled core, which is imported only when it is asked for. A choice that
+cannot work is a `ConfigError` with the fix in its text, raised before a socket is bound.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -20,8 +22,12 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .drivers.service import EngineFactory
+    from .http1.engine import Http1Engine as Reference
     from .http1.writer import Stamp
     from .limits import Limits
+
+SPEEDUPS = Path(__file__).parent / "_speedups"
+"""Where the compiled core is, if this install has one, and beside it the facts that the build wrote down."""
 
 
 class Selection:
@@ -34,6 +40,9 @@ class Selection:
 
     def engine_factory(self, limits: Limits, stamp: Stamp) -> EngineFactory:
         """A function that makes the engine of a new connection."""
+        if self.parser == "native":
+            compiled = _native()
+            return lambda now: compiled(limits, stamp, now)
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
@@ -57,13 +66,10 @@ class Selection:
 def select(config: Config) -> Selection:
     """The parts that `config` asks for. Raises `ConfigError` or `NativeUnavailable`."""
     if config.parser == "native":
-        raise NativeUnavailable(
-            "--parser native needs the compiled core, which this version of servery does not have yet: "
-            "use --parser python"
-        )
+        _native()
     if config.io == "reactor":
         raise ConfigError(
-            "--io reactor needs the compiled core, which this version of servery does not have yet: "
+            "--io reactor is not built yet: this version of servery serves on the event loop's transports: "
             "use --io transport"
         )
     if config.loop == "uvloop" and find_spec("uvloop") is None:
@@ -75,8 +81,12 @@ def select(config: Config) -> Selection:
 
 
 def build_facts() -> dict[str, Any]:
-    """How this install was built and where it runs, for ``--version --verbose`` and for reports."""
+    """How this install was built and where it runs, for ``--version --verbose`` and for reports.
+
+    ``native`` is what the compiled core says of itself; if it is null, ``native_missing`` says why.
+    """
     gil = getattr(sys, "_is_gil_enabled", None)
+    native, missing = _native_facts()
     return {
         "servery": __version__,
         "python": platform.python_version(),
@@ -85,11 +95,60 @@ def build_facts() -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "gil": gil() if gil is not None else True,
-        "parsers": ["python"],
-        "native": None,
+        "parsers": ["python", "native"] if native else ["python"],
+        "native": native,
+        "native_missing": missing,
         "uvloop": _version_of("uvloop"),
         "watchfiles": _version_of("watchfiles"),
     }
+
+
+def _native() -> type[Reference]:
+    """The compiled engine, which has the face of its reference.
+
+    Raises `NativeUnavailable`, which says what is missing and how to get it.
+    """
+    try:
+        from ._speedups.engine import Http1Engine
+    except ImportError as error:
+        raise NativeUnavailable(_how_to_get_it(error)) from error
+    return Http1Engine
+
+
+def _native_facts() -> tuple[dict[str, str] | None, str | None]:
+    """(what the compiled core says of itself, None), or (None, why it is not here)."""
+    try:
+        from ._speedups.engine import __file__, build_info
+    except ImportError as error:
+        return None, f"{error}; {_how_built()}"
+    return {"file": __file__, **build_info()}, None
+
+
+def _how_to_get_it(error: ImportError) -> str:
+    expected = SPEEDUPS / f"engine{EXTENSION_SUFFIXES[0]}"
+    others = sorted({path.name for path in SPEEDUPS.glob("engine.*") if path.suffix in (".so", ".pyd")})
+    state = "there" if expected.exists() else "missing"
+    if others and not expected.exists():
+        state += f"; built for another Python: {', '.join(others)}"
+    return f"""--parser native needs the compiled core, which cannot be imported: {error}
+  expected file: {expected} ({state})
+  this install:  {_how_built()}
+  to get it:     install a wheel for this platform; or, with a C compiler and the headers of Python, build it:
+                 SERVERY_BUILD_NATIVE=require python -m pip install --force-reinstall --no-cache-dir PATH
+                 where PATH is a checkout or an sdist of servery
+  without it:    --parser python"""
+
+
+def _how_built() -> str:
+    """What the build wrote down of itself, in a line."""
+    import json
+
+    try:
+        facts = json.loads((SPEEDUPS / "build.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return "not built: these are sources that no build has touched"
+    by = f"; Python {facts['python']}, {facts['platform']}" if "python" in facts else ""
+    return f"compiled core: {facts['native']}{by}"
 
 
 def _version_of(distribution: str) -> str | None:

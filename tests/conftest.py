@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from harness import Running, running
 
-ENGINES = {"python": "servery.http1.engine"}
+ENGINES = {"python": "servery.http1.engine", "native": "servery._speedups.engine"}
 """What `--engines` accepts, and the module that each name stands for."""
 
 

@@ -1,4 +1,4 @@
-"""What a user installs: a wheel that is built from this checkout, alone in an empty environment."""
+"""What a user installs: the pure wheel of this checkout, alone in an empty environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SURROUNDINGS = {
     name: value
     for name, value in os.environ.items()
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
-}
+} | {"SERVERY_BUILD_NATIVE": "no"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -1,0 +1,795 @@
+"""The compiled twin of `servery.http1.engine`: the same events, limits, errors and octets.
+
+An ordinary head (see scan.h) is read here; every other one goes, whole, to the reference's own `HeadParser`, chunked bodies to
+its `ChunkedDecoder`, unusual response fields to its `encode_fields`: what is refused is refused by one piece of code. The order
+of things is the reference's, method by method; read that one first.
+
+One engine belongs to one thread. Nothing points into a buffer after a call has returned. The tables of this module are filled as
+lines are seen, and only hold what the reference would hold too.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from ..engine import NEVER as _NEVER
+from ..errors import LocalProtocolError, RemoteProtocolError
+from ..events import BodyReceived, ConnectionFailed, PeerClosed, RequestReceived
+from ..grammar import HOST
+from ..http1 import fields as _reference_fields
+from ..http1 import writer as _writer
+from ..http1.body import ChunkedDecoder
+from ..http1.parser import CHUNKED, MAX_LENGTH, HeadParser
+from ..http1 import responding as _responding
+from ..http1.responding import Responding
+
+cdef extern from "scan.h":
+    enum: SV_ORDINARY
+    enum: SV_MAX_FIELDS
+    ctypedef struct sv_field:
+        uint32_t line, name_len, value, value_len, line_len
+    ctypedef struct sv_head:
+        uint32_t method_len, target, target_len, path_len, minor, count, end
+        int has_percent
+        sv_field fields[128]
+    int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, sv_head *head) nogil
+    const char *sv_scan_path() nogil
+
+cdef extern from *:
+    """
+    #ifndef SERVERY_COMPILER
+    #if defined(__clang__)
+    #define SERVERY_COMPILER "clang " __clang_version__
+    #elif defined(__GNUC__)
+    #define SERVERY_COMPILER "gcc " __VERSION__
+    #elif defined(_MSC_VER)
+    #define SERVERY_STRING_(x) #x
+    #define SERVERY_STRING(x) SERVERY_STRING_(x)
+    #define SERVERY_COMPILER "msvc " SERVERY_STRING(_MSC_VER)
+    #else
+    #define SERVERY_COMPILER "unknown"
+    #endif
+    #endif
+    #ifndef SERVERY_FLAGS
+    #define SERVERY_FLAGS "unknown"
+    #endif
+    """
+    const char *SERVERY_COMPILER
+    const char *SERVERY_FLAGS
+    const char *CYTHON_ABI
+
+cdef double NEVER = _NEVER
+
+cdef enum:  # Reading
+    HEAD, BODY, READY, LINGER, CLOSED
+
+cdef enum:  # Responding, as bits so that several can be expected at once
+    NONE = 1
+    STARTED = 2
+    SENDING = 4
+    TRAILERS = 8
+    DONE = 16
+
+cdef enum:  # Framing
+    LENGTH, CHUNKS, UNTIL_CLOSE, EMPTY
+
+cdef dict _SAID = {1 << at: member.value for at, member in enumerate(Responding)}
+cdef list _STATUS_LINES = [b""] * 100 + [_writer.STATUS_LINES[status] for status in range(100, 1000)]
+cdef tuple _NO_FIELDS = (b"", -1, b"", 0)
+cdef Py_ssize_t _JOINED = _responding._JOINED
+cdef int _WANTS_CLOSE = _writer.WANTS_CLOSE
+cdef bytes _CRLF = b"\r\n"
+cdef bytes _V11 = b"1.1"
+
+
+# --- tables of lines and names seen before -------------------------------------------------------------
+
+cdef enum:  # what a field line is to the engine
+    PLAIN      # nothing
+    KEPT       # nothing, and its line may be remembered
+    HOST_LINE
+    LENGTH_LINE
+    KEEP_LINE  # Connection: keep-alive
+    CLOSE_LINE  # Connection: close
+    CONNECTION_LINE
+    STRANGE_LINE  # Transfer-Encoding, Expect, TE, Upgrade: not for here
+
+cdef enum:
+    SLOTS = 1024
+    LINE_KEPT = 256
+    NAME_KEPT = 64
+
+ctypedef struct Slot:
+    uint64_t hash
+    PyObject *key
+    PyObject *value
+    int kind
+
+cdef Slot _lines[SLOTS]
+cdef Slot _names[SLOTS]
+
+cdef dict _KINDS = {name: KEPT for name in _reference_fields._SHARED}
+_KINDS.update({
+    b"host": HOST_LINE, b"content-length": LENGTH_LINE, b"connection": CONNECTION_LINE,
+    b"transfer-encoding": STRANGE_LINE, b"expect": STRANGE_LINE, b"te": STRANGE_LINE, b"upgrade": STRANGE_LINE,
+})
+
+import os as _os
+cdef uint64_t _SEED = int.from_bytes(_os.urandom(8), "little") | 1
+del _os
+
+
+cdef inline uint64_t _hash(const char *at, Py_ssize_t size) noexcept nogil:
+    """Quick and seeded; a collision only costs a slot its former line."""
+    cdef uint64_t mixed = _SEED ^ <uint64_t>size, word
+    while size >= 8:
+        memcpy(&word, at, 8)
+        mixed = (mixed ^ word) * <uint64_t>0x9E3779B97F4A7C15
+        mixed ^= mixed >> 29
+        at += 8
+        size -= 8
+    word = 0
+    memcpy(&word, at, size)
+    mixed = (mixed ^ word) * <uint64_t>0x9E3779B97F4A7C15
+    return mixed ^ (mixed >> 32)
+
+
+cdef inline Slot *_look(Slot *table, const char *at, Py_ssize_t size, uint64_t hashed) noexcept:
+    """The slot that holds these octets, or NULL."""
+    cdef Slot *slot = &table[hashed & (SLOTS - 1)]
+    if slot.hash != hashed or slot.key == NULL or PyBytes_GET_SIZE(<object>slot.key) != size:
+        return NULL
+    return slot if memcmp(PyBytes_AS_STRING(<object>slot.key), at, size) == 0 else NULL
+
+
+cdef int _put(Slot *table, bytes key, object value, int kind, uint64_t hashed) except -1:
+    cdef Slot *slot = &table[hashed & (SLOTS - 1)]
+    cdef PyObject *old_key = slot.key
+    cdef PyObject *old_value = slot.value
+    Py_INCREF(key)
+    Py_INCREF(value)
+    slot.hash, slot.key, slot.value, slot.kind = hashed, <PyObject *>key, <PyObject *>value, kind
+    Py_XDECREF(old_key)
+    Py_XDECREF(old_value)
+    return 0
+
+
+cdef object _name(const char *at, Py_ssize_t size, int *kind):
+    """A field name in lower case, and what it is to the engine."""
+    cdef uint64_t hashed = _hash(at, size)
+    cdef Slot *slot = _look(_names, at, size, hashed)
+    if slot != NULL:
+        kind[0] = slot.kind
+        return <object>slot.value
+    raw = PyBytes_FromStringAndSize(at, size)
+    lower = raw.lower()
+    kind[0] = _KINDS.get(lower, PLAIN)
+    if size <= NAME_KEPT:
+        _put(_names, raw, lower, kind[0], hashed)
+    return lower
+
+
+cdef object _field(const char *data, sv_field *field, int *kind):
+    """One line as (name, value), and what it is to the engine."""
+    cdef const char *line = data + field.line
+    cdef uint64_t hashed = 0
+    cdef Slot *slot
+    cdef bint short = field.line_len <= LINE_KEPT
+    if short:
+        hashed = _hash(line, field.line_len)
+        slot = _look(_lines, line, field.line_len, hashed)
+        if slot != NULL:
+            kind[0] = slot.kind
+            return <object>slot.value
+    name = _name(line, field.name_len, kind)
+    value = PyBytes_FromStringAndSize(data + field.value, field.value_len)
+    pair = (name, value)
+    if kind[0] == HOST_LINE:
+        if not HOST.fullmatch(value):
+            kind[0] = STRANGE_LINE
+    elif kind[0] == CONNECTION_LINE:
+        lower = value.lower()
+        kind[0] = KEEP_LINE if lower == b"keep-alive" else CLOSE_LINE if lower == b"close" else STRANGE_LINE
+    if short and kind[0] in (KEPT, HOST_LINE, KEEP_LINE, CLOSE_LINE):
+        _put(_lines, PyBytes_FromStringAndSize(line, field.line_len), pair, kind[0], hashed)
+    return pair
+
+
+cdef Py_ssize_t _digits(bytes value) noexcept:
+    """A Content-Length of at most 18 digits, or -1 for what the reference shall look at."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(value), number = 0
+    cdef const char *at = PyBytes_AS_STRING(value)
+    if not 0 < size <= 18:
+        return -1
+    for index in range(size):
+        if not c"0" <= at[index] <= c"9":
+            return -1
+        number = number * 10 + (at[index] - c"0")
+    return number
+
+
+# --- response fields ------------------------------------------------------------------------------------
+
+cdef dict _RESPONSE_LINES = _writer._lines
+cdef dict _RESPONSE_LENGTHS = _writer._lengths
+cdef dict _RESPONSE_NAMES = _writer._names
+cdef int _ORDINARY_NAME = _writer._ORDINARY
+cdef object _encode_unusual = _writer.encode_fields
+
+
+cdef bytes _line(bytes name, bytes value):
+    """A checked line, or None for a value that the reference shall refuse."""
+    cdef Py_ssize_t name_size = PyBytes_GET_SIZE(name), size = PyBytes_GET_SIZE(value), index
+    cdef const uint8_t *at = <const uint8_t *>PyBytes_AS_STRING(value)
+    cdef char *out
+    if size and (at[0] == 32 or at[0] == 9 or at[size - 1] == 32 or at[size - 1] == 9):
+        return None
+    for index in range(size):
+        if (at[index] < 32 and at[index] != 9) or at[index] == 127:
+            return None
+    line = PyBytes_FromStringAndSize(NULL, name_size + size + 4)
+    out = PyBytes_AS_STRING(line)
+    memcpy(out, PyBytes_AS_STRING(name), name_size)
+    memcpy(out + name_size, b": ", 2)
+    memcpy(out + name_size + 2, at, size)
+    memcpy(out + name_size + 2 + size, b"\r\n", 2)
+    return line
+
+
+cdef tuple _encode(object headers):
+    """`encode_fields` of the reference, for the usual case; what is not usual goes there."""
+    if type(headers) is not list:
+        return _encode_unusual(headers)
+    cdef list lines = []
+    cdef PyObject *found
+    cdef bytes length_line = b"", line
+    cdef object length = -1
+    for field in <list>headers:
+        if type(field) is not tuple or len(<tuple>field) != 2:
+            return _encode_unusual(headers)
+        name, value = (<tuple>field)[0], (<tuple>field)[1]
+        if type(name) is not bytes or type(value) is not bytes:
+            return _encode_unusual(headers)
+        found = PyDict_GetItem(_RESPONSE_LINES, field)
+        if found != NULL:
+            lines.append(<object>found)
+            continue
+        if name == b"content-length":
+            found = PyDict_GetItem(_RESPONSE_LENGTHS, value)
+            if found == NULL or length_line:
+                return _encode_unusual(headers)
+            length, length_line = <tuple>found
+            continue
+        found = PyDict_GetItem(_RESPONSE_NAMES, name)
+        if found == NULL or <int>(<object>found) != _ORDINARY_NAME:
+            return _encode_unusual(headers)
+        line = _line(name, value)
+        if line is None:
+            return _encode_unusual(headers)
+        lines.append(line)
+    return b"".join(lines), length, length_line, 0
+
+
+cdef class Http1Engine:
+    """See `servery.engine.HttpEngine` for the contract, `servery.http1.engine` for the reasons."""
+
+    def __init__(self, limits, stamp, double now):
+        self._limits = limits
+        self._stamp = stamp
+        self._ordinary = min(limits.request_line, limits.field_size, limits.head_size - 2)
+        self._max_fields = limits.field_count
+        self._read_ahead = limits.read_ahead
+        self._drain_size = limits.drain_size
+        self._body_size = MAX_LENGTH if limits.body_size is None else min(limits.body_size, MAX_LENGTH)
+        self._pending = b""
+        self._out = []
+        self._reading = HEAD
+        self._responding = NONE
+        self._fields = _NO_FIELDS
+        self._owed = self._left = self._read = self.content_sent = 0
+        self._minor = 1
+        self._keep_alive = self.wants_read = True
+        self.deadline = now + <double>limits.first_byte_timeout
+
+    # --- from the peer ---------------------------------------------------------------------------------
+
+    cpdef list receive(self, bytes data, double now):
+        if not data:
+            return self._receive_eof(now)
+        if self._reading == HEAD:
+            return self._read_head(self._pending + data if self._pending else data, now)
+        if self._reading == BODY:
+            return self._read_body(data, now)
+        if self._reading == READY:
+            self._pending += data
+            self.wants_read = PyBytes_GET_SIZE(self._pending) <= self._read_ahead
+        return []
+
+    cpdef list expire(self, double now):
+        self.deadline = NEVER
+        if self._reading == HEAD:
+            if self._pending or (self._head is not None and self._head.line):
+                return self._refuse(RemoteProtocolError(408, "request head not complete in time"), now)
+            self._close()
+        elif self._reading == BODY:
+            return self._fail_request(RemoteProtocolError(408, "request body came too slowly"), now)
+        else:
+            self._close()
+        return []
+
+    def stop(self, double now):
+        self._stopping = True
+        self._keep_alive = False
+        if self._reading == HEAD:
+            if self._head_begun() or self.stream == 0:
+                self.deadline = min(self.deadline, now + <double>self._limits.linger_timeout)
+            else:
+                self._close()
+
+    def hand_over(self):
+        rest, self._pending = self._pending, b""
+        self._reading = CLOSED
+        self.deadline = NEVER
+        return rest
+
+    cpdef list advance(self, double now):
+        if self._reading == BODY:
+            self.wants_read = True
+            self._read = 0
+            self._draining = True
+            if self._keep_alive and not self._eof:
+                self.deadline = now + <double>self._limits.linger_timeout
+            else:
+                self._linger(now)
+            return []
+        return self._next_request(now) if self._reading == READY else []
+
+    cdef list _next_request(self, double now):
+        cdef list events
+        cdef bytes data = self._pending
+        self.wants_read = True
+        if not self._keep_alive:
+            self._linger(now)
+            return []
+        self._reading = HEAD
+        self._responding = NONE
+        self._fields = _NO_FIELDS
+        self._head = None
+        if data:
+            self._pending = b""
+            self.deadline = NEVER
+            events = self._read_head(data, now)
+            if self._eof and not self.closing:
+                events += self._receive_eof(now)
+            return events
+        if self._eof:
+            self._close()
+        else:
+            self.deadline = now + <double>self._limits.keep_alive_timeout
+        return []
+
+    cdef list _receive_eof(self, double now):
+        self._eof = True
+        if self._reading == HEAD:
+            if self._pending or (self._head is not None and self._head.line):
+                return self._refuse(RemoteProtocolError(400, "connection closed inside of a request head"), now)
+            self._close()
+        elif self._reading == BODY:
+            return self._fail_request(RemoteProtocolError(400, "connection closed inside of a request body"), now)
+        elif self._reading == READY:
+            return [PeerClosed()]
+        else:
+            self._close()
+        return []
+
+    cdef list _read_head(self, bytes data, double now):
+        cdef Py_ssize_t used = 0, length = 0
+        if self._head is None:
+            request = self._scan(data, &used, &length)
+            if request is not None:
+                return self._took_head(request, used, length, data, now)
+        return self._read_piece(data, now)
+
+    cdef object _scan(self, bytes data, Py_ssize_t *used, Py_ssize_t *length):
+        """The request of an ordinary head, or None for one that the reference shall read."""
+        cdef sv_head head
+        cdef const char *octets = PyBytes_AS_STRING(data)
+        cdef int kind, hosts = 0, lengths = 0, connections = 0
+        cdef uint32_t index
+        cdef bint keep = True
+        cdef Py_ssize_t body = 0
+        if sv_scan_head(
+            <const uint8_t *>octets, PyBytes_GET_SIZE(data), <uint32_t>self._ordinary, <uint32_t>self._max_fields, &head
+        ) != SV_ORDINARY or head.minor == 0:
+            return None
+        fields = []
+        for index in range(head.count):
+            pair = _field(octets, &head.fields[index], &kind)
+            if kind > KEPT:
+                if kind == HOST_LINE:
+                    hosts += 1
+                elif kind == LENGTH_LINE:
+                    lengths += 1
+                    body = _digits((<tuple>pair)[1])
+                    if body < 0 or body > self._body_size:
+                        return None
+                elif kind == KEEP_LINE or kind == CLOSE_LINE:
+                    connections += 1
+                    keep = kind == KEEP_LINE
+                else:
+                    return None
+            fields.append(pair)
+        if hosts != 1 or lengths > 1 or connections > 1:
+            return None
+        used[0], length[0] = head.end, body
+        method = _method(octets, head.method_len)
+        target = PyBytes_FromStringAndSize(octets + head.target, head.target_len)
+        if head.path_len == head.target_len:
+            path, query = target, b""
+        else:
+            path = PyBytes_FromStringAndSize(octets + head.target, head.path_len)
+            query = PyBytes_FromStringAndSize(octets + head.target + head.path_len + 1, head.target_len - head.path_len - 1)
+        self._begin_exchange(method, 1, keep and not self._stopping, False, False)
+        return RequestReceived(self.stream, method, target, path, query, None, _V11, fields, body == 0, False, None)
+
+    cdef list _read_piece(self, bytes data, double now):
+        """A head that the reference reads, in as many pieces as it comes in."""
+        cdef bint begun = self._head_begun()
+        cdef Py_ssize_t used
+        if self._head is None:
+            self._head = HeadParser(self._limits)
+        head = self._head
+        try:
+            used = head.feed(data)
+        except RemoteProtocolError as error:
+            return self._refuse(error, now)
+        if not head.done:
+            self._pending = data[used:]
+            if not begun:
+                wait = self._limits.linger_timeout if self._stopping else self._limits.head_timeout
+                self.deadline = now + <double>wait
+            return []
+        method, target, version = head.line
+        keep = head.keep_alive and not self._stopping
+        self._begin_exchange(method, head.minor, keep, head.expects_continue, head.takes_trailers)
+        request = RequestReceived(
+            self.stream, method, target, head.raw_path, head.query, head.authority, version, head.fields,
+            head.length == 0, head.expects_continue, head.upgrade,
+        )
+        return self._took_head(request, used, head.length, data, now)
+
+    cdef list _took_head(self, object request, Py_ssize_t used, object length, bytes data, double now):
+        cdef bytes rest = data[used:] if used < PyBytes_GET_SIZE(data) else b""
+        self._head = None
+        if length == 0:
+            self._reading = READY
+            self._pending = rest
+            self.deadline = NEVER
+            self.wants_read = PyBytes_GET_SIZE(rest) <= self._read_ahead
+            return [request]
+        self._pending = b""
+        self._begin_body(length, now)
+        return [request, *self._read_body(rest, now)] if rest else [request]
+
+    cdef bint _head_begun(self):
+        return bool(self._pending) or (self._head is not None and bool(self._head.line or self._head.empty_lines))
+
+    cdef int _begin_body(self, object length, double now) except -1:
+        self._reading = BODY
+        self._draining = False
+        self._read = 0
+        self._paused_at = now
+        self._body_base = now + <double>self._limits.body_timeout
+        self.deadline = self._body_base
+        if length == CHUNKED:
+            self._decoder = ChunkedDecoder(self._limits)
+            self._left = 0
+        else:
+            self._decoder = None
+            self._left = length
+        return 0
+
+    cdef list _read_body(self, bytes data, double now):
+        cdef list events
+        self._continue_due = False
+        decoder = self._decoder
+        if decoder is None:
+            left = self._left
+            if len(data) < left:
+                self._left = left - len(data)
+                return self._body_part(data, now)
+            return self._end_body(data[:left], data[left:], now)
+        part = decoder.feed(data)
+        if decoder.error is not None:
+            events = []
+            if part and self._responding != DONE:
+                events.append(BodyReceived(self.stream, part, True, []))
+            return events + self._fail_request(decoder.error, now)
+        if decoder.done:
+            return self._end_body(part, decoder.rest, now)
+        return self._body_part(part, now)
+
+    cdef list _body_part(self, bytes part, double now):
+        self._read += len(part)
+        if self._responding == DONE:
+            if self._draining and self._read > self._drain_size:
+                self._linger(now)
+            return []
+        if part:
+            rate = self._limits.body_min_rate
+            earned = self._body_base + self._read / rate if rate else NEVER
+            self.deadline = min(<double>earned, now + <double>self._limits.body_timeout)
+            return [BodyReceived(self.stream, part, True, [])]
+        return []
+
+    cdef list _end_body(self, bytes part, bytes rest, double now):
+        trailers = self._decoder.trailers if self._decoder is not None else []
+        self._decoder = None
+        self._reading = READY
+        self._pending = rest
+        self.deadline = NEVER
+        self.wants_read = PyBytes_GET_SIZE(rest) <= self._read_ahead
+        if self._responding != DONE:
+            return [BodyReceived(self.stream, part, False, trailers)]
+        return self._next_request(now) if self._draining else []
+
+    def body_paused(self, bint paused, double now):
+        if self._reading == BODY and self._responding != DONE:
+            if paused:
+                self._paused_at = now
+                self.deadline = NEVER
+            else:
+                self._body_base += now - self._paused_at
+                self.deadline = now + <double>self._limits.body_timeout
+
+    # --- a peer's fault --------------------------------------------------------------------------------
+
+    cdef list _refuse(self, object error, double now):
+        line = self._head.line if self._head is not None else None
+        self._reply(error, line is not None and line[0] == b"HEAD")
+        self._linger(now)
+        return [ConnectionFailed(error, 0, line, error.status)]
+
+    cdef list _fail_request(self, object error, double now):
+        if self._responding == DONE:
+            self._linger(now)
+            return []
+        replied = 0
+        if self._responding & (NONE | STARTED):
+            self._reply(error, self._is_head)
+            replied = error.status
+        self._responding = DONE
+        self._linger(now)
+        return [ConnectionFailed(error, self.stream, None, replied)]
+
+    cdef int _reply(self, object error, bint to_head) except -1:
+        head, body = _writer.text_response(error.status, error.reason, self._stamp, b"connection: close\r\n")
+        if to_head:
+            self._out.append(head)
+        else:
+            self._out.append(head + body)
+            self.content_sent = len(body)
+        self._keep_alive = False
+        return 0
+
+    cdef int _linger(self, double now) except -1:
+        self._decoder = None
+        self._pending = b""
+        self.wants_read = True
+        if self._eof:
+            self._close()
+        else:
+            self._reading = LINGER
+            self.half_closed = True
+            self.deadline = now + <double>self._limits.linger_timeout
+        return 0
+
+    cdef int _close(self) except -1:
+        self._reading = CLOSED
+        self.closing = True
+        self.deadline = NEVER
+        return 0
+
+    # --- from the application --------------------------------------------------------------------------
+
+    cdef int _begin_exchange(self, bytes method, int minor, bint keep, bint continues, bint trailers) except -1:
+        self.stream += 1
+        self.content_sent = 0
+        self._is_head = method == b"HEAD"
+        self._minor = minor
+        self._keep_alive = keep
+        self._continue_due = continues
+        self.takes_trailers = trailers
+        return 0
+
+    cpdef list take_output(self):
+        cdef list out = self._out
+        self._out = []
+        return out
+
+    def continue_body(self, long stream):
+        if self._continue_due and stream == self.stream and self._responding == NONE:
+            self._continue_due = False
+            self._out.append(_writer.CONTINUE)
+
+    def send_informational(self, long stream, status, headers):
+        self._expect(stream, NONE | STARTED)
+        if not 102 <= status <= 199:
+            raise LocalProtocolError(f"{status} is not the status of an interim response")
+        block = _encode(headers)[0]
+        if self._minor:
+            self._out.append(<bytes>_STATUS_LINES[status] + block + _CRLF)
+
+    def start_response(self, long stream, status, headers, bint trailers):
+        self._expect(stream, NONE)
+        if not isinstance(status, int) or not 200 <= status <= 999:
+            raise LocalProtocolError(f"response status must be an integer from 200 to 999, not {status!r}")
+        self._fields = _encode(headers)
+        self._status = status
+        self._trailers_due = trailers
+        self._responding = STARTED
+
+    def send_body(self, long stream, bytes data not None, bint more):
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        cdef bytes head = self._account(stream, size, more)
+        cdef list out = self._out
+        if self._framing == LENGTH:
+            if size < _JOINED:
+                out.append(head + data if head else data)
+            else:
+                out += (head, data)
+        elif self._framing == CHUNKS:
+            if size:
+                out += (head + _writer.chunk_head(size), data, _CRLF)
+            else:
+                out.append(head)
+        else:
+            out.append(head if self._framing == EMPTY else head + data)
+        return not more and self._end_content()
+
+    def reserve_body(self, long stream, Py_ssize_t size, bint more):
+        cdef bytes head = self._account(stream, size, more)
+        chunked = self._framing == CHUNKS and size > 0
+        self._out.append(head + _writer.chunk_head(size) if chunked else head)
+        self._reserved = (chunked, more)
+        return self._framing != EMPTY
+
+    def end_reserved(self, long stream):
+        self._expect(stream, SENDING)
+        chunked, more = self._reserved
+        if chunked:
+            self._out.append(_CRLF)
+        return not more and self._end_content()
+
+    cdef bint _end_content(self):
+        if self._trailers_due:
+            self._responding = TRAILERS
+            self._trailers = b""
+            return False
+        self._responding = DONE
+        if self._framing == CHUNKS:
+            self._out.append(_writer.LAST_CHUNK)
+        return True
+
+    def send_trailers(self, long stream, headers, bint more):
+        self._expect(stream, TRAILERS)
+        self._trailers += <bytes>_encode(headers)[0]
+        if not more:
+            self._responding = DONE
+            if self._framing == CHUNKS:
+                self._out.append(
+                    b"0\r\n" + self._trailers + _CRLF if self.takes_trailers else _writer.LAST_CHUNK
+                )
+        return not more
+
+    def answer(self, long stream, status, text, bytes extra=b""):
+        self._expect(stream, NONE | STARTED)
+        self._keep_alive = self._persists()
+        head, body = _writer.text_response(status, text, self._stamp, extra + self._connection_line())
+        self._responding = DONE
+        if self._is_head:
+            self._out.append(head)
+        else:
+            self._out.append(head + body)
+            self.content_sent = len(body)
+
+    def abandon(self, long stream):
+        self._expect(stream, NONE | STARTED | SENDING | TRAILERS)
+        self._cut()
+
+    cdef int _cut(self) except -1:
+        self.reset = self._responding == SENDING and self._framing == UNTIL_CLOSE
+        self._responding = DONE
+        self._keep_alive = False
+        return self._close()
+
+    def fail_response(self, long stream):
+        if self._responding & (NONE | STARTED):
+            self.answer(stream, 500, "Internal Server Error")
+            return 500
+        self._expect(stream, SENDING | TRAILERS)
+        self._cut()
+        return self._status
+
+    cdef bytes _account(self, long stream, Py_ssize_t size, bint more):
+        cdef bint starts, empty
+        self._expect(stream, STARTED | SENDING)
+        starts = self._responding == STARTED
+        owed = self._fields[1] if starts else self._owed
+        empty = self._is_head or self._status == 304 or self._status == 204
+        if not empty:
+            if owed >= 0:
+                if size > owed or (size < owed and not more):
+                    kind = "more" if size > owed else "less"
+                    raise LocalProtocolError(f"the response body is {kind} than its content-length")
+                owed = owed - size
+            self.content_sent += size
+        self._owed = owed
+        return self._make_head(size, more, empty) if starts else b""
+
+    cdef bytes _make_head(self, Py_ssize_t size, bint more, bint empty):
+        cdef bytes block, framing_line
+        cdef int flags
+        block, length, framing_line, flags = self._fields
+        self._keep_alive = self._persists() and not flags & _WANTS_CLOSE
+        if length < 0 and not more and (size or not empty) and not self._trailers_due:
+            length = size
+            framing_line = b"content-length: %d\r\n" % size
+        if empty:
+            self._framing = EMPTY
+            if self._status == 204:
+                framing_line = b""
+        elif length >= 0 and not (self._trailers_due and self.takes_trailers):
+            self._framing = LENGTH
+        elif self._minor:
+            self._framing = CHUNKS
+            framing_line = b"transfer-encoding: chunked\r\n"
+        else:
+            self._framing = UNTIL_CLOSE
+            self._keep_alive = False
+            framing_line = b""
+        self._responding = SENDING
+        return b"".join((
+            <bytes>_STATUS_LINES[self._status], block, framing_line, self._connection_line(),
+            self._stamp(flags & 3), _CRLF,
+        ))
+
+    cdef bytes _connection_line(self):
+        if not self._keep_alive:
+            return b"connection: close\r\n"
+        return b"" if self._minor else b"connection: keep-alive\r\n"
+
+    cdef bint _persists(self) except -1:
+        if not self._keep_alive or self._continue_due:
+            return False
+        return self._reading != BODY or self._left <= self._drain_size
+
+    cdef int _expect(self, long stream, int states) except -1:
+        """The reference's `_check_stream`."""
+        if stream != self.stream:
+            raise LocalProtocolError("this request was answered before")
+        if not self._responding & states:
+            raise LocalProtocolError(f"the response is {_SAID[self._responding]}: this message is not allowed now")
+        return 0
+
+
+cdef object _method(const char *at, Py_ssize_t size):
+    """A method; the usual ones are shared."""
+    if size == 3 and memcmp(at, b"GET", 3) == 0:
+        return b"GET"
+    if size == 4 and memcmp(at, b"POST", 4) == 0:
+        return b"POST"
+    return PyBytes_FromStringAndSize(at, size)
+
+
+def build_info():
+    """How this module was built: a dict of text."""
+    return {
+        "cython": CYTHON_ABI.decode().replace("_", "."),
+        "compiler": SERVERY_COMPILER.decode(),
+        "flags": SERVERY_FLAGS.decode(),
+        "scan": sv_scan_path().decode(),
+    }

@@ -1,0 +1,204 @@
+"""Prove what a wheel of servery does: python -I wheels/check_wheel.py WHEEL
+
+Installs the wheel, and nothing else, into an empty environment and looks at it from outside of any
+checkout: the content, the tags, which engine runs (by the file of its module, and by the start-up line of a
+live server that is then asked something), and what happens without the compiled core: ``--parser native``
+refuses with exit code 2, ``--parser python`` serves. Prints what was proven, and fails with an
+AssertionError. Needs a pip in the Python that runs it, which must be the one that the wheel is for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+WAIT = 20.0
+PURE = "py3-none-any"
+CORE = "servery/_speedups/"
+COMPILED = (".so", ".pyd")
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
+}
+WHICH = """
+import json, sys
+from servery.config import Config
+from servery.limits import DEFAULTS
+from servery.selection import select
+selection = select(Config(parser=sys.argv[1]))
+imported = "servery._speedups.engine" in sys.modules
+engine = type(selection.engine_factory(DEFAULTS, lambda: b"")(0.0))
+print(json.dumps([engine.__module__, sys.modules[engine.__module__].__file__, imported]))
+"""
+
+
+class Installed:
+    """A wheel in an environment of its own, in which there is nothing else."""
+
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        self.folder = folder
+        venv.create(folder, with_pip=False, symlinks=os.name != "nt")
+        scripts = folder / ("Scripts" if os.name == "nt" else "bin")
+        self.python = scripts / ("python.exe" if os.name == "nt" else "python")
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "install", "--no-index", "--quiet", str(wheel)], check=True, cwd=folder, env=ENVIRONMENT
+        )
+        listed = subprocess.check_output([*pip, "list", "--format", "json"], cwd=folder, env=ENVIRONMENT)
+        assert [package["name"] for package in json.loads(listed)] == ["servery"]
+        self.package = Path(self.say("-c", "import servery; print(servery.__path__[0])").strip())
+        assert self.package.resolve().is_relative_to(folder.resolve()), self.package
+
+    def command(self, *arguments: str) -> list[str]:
+        """The interpreter, isolated: neither a folder nor a variable of the caller gets in."""
+        return [str(self.python), "-I", "-W", "error", *arguments]
+
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the interpreter to its end."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=WAIT,
+            check=False,
+        )
+
+    def say(self, *arguments: str) -> str:
+        """What it prints; it must succeed."""
+        done = self.ask(*arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+        return done.stdout
+
+    def extensions(self) -> list[Path]:
+        """The compiled modules."""
+        return [path for path in self.package.rglob("*") if path.suffix in COMPILED]
+
+    def engine(self, parser: str) -> tuple[str, Path]:
+        """(module, file) of the engine that `parser` chooses; compiled code is imported only if asked for."""
+        module, file, imported = json.loads(self.say("-c", WHICH, parser))
+        assert imported == (parser == "native"), f"--parser {parser} imported the compiled core: {imported}"
+        return module, Path(file)
+
+    @contextmanager
+    def serving(self, *flags: str) -> Iterator[tuple[str, str]]:
+        """(start-up line, URL) of a live server, which must stop in order."""
+        process = subprocess.Popen(
+            self.command("-m", "servery", "servery.demo:app", "--port", "0", *flags),
+            cwd=self.folder,
+            env=ENVIRONMENT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            if " http://" not in line:
+                process.kill()
+                raise AssertionError(line + process.stderr.read())
+            yield line, line.split()[-1]
+        finally:
+            process.terminate()
+            process.communicate(timeout=WAIT)
+        assert process.returncode == 0 or os.name == "nt", process.returncode
+
+
+def check_content(wheel: Path) -> None:
+    """The files and the tags of the wheel agree: no sources of the core, one module or none."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        [label] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
+        facts = json.loads(archive.read(f"{CORE}build.json"))
+    compiled = [name for name in names if name.endswith(COMPILED)]
+    assert f"Root-Is-Purelib: {str(is_pure(wheel)).lower()}\n" in label, label
+    assert {f"{CORE}__init__.py", f"{CORE}engine.pyi", "servery/py.typed"} <= names
+    allowed = (".py", ".pyi", ".html", ".typed", ".json", *COMPILED)
+    extra = [name for name in names if name.startswith("servery/") and not name.endswith((*allowed, "/"))]
+    assert not extra, f"not for a wheel: {extra}"
+    if is_pure(wheel):
+        assert not compiled, f"a pure wheel with {compiled}"
+        assert facts["native"] != "built"
+    else:
+        assert compiled == [f"{CORE}engine{EXTENSION_SUFFIXES[0]}"], compiled
+        assert facts["native"] == "built"
+
+
+def is_pure(wheel: Path) -> bool:
+    """Whether the name of the wheel says that it runs everywhere."""
+    return wheel.name.endswith(f"-{PURE}.whl")
+
+
+def check_serves(installed: Installed, parser: str) -> None:
+    """A live server says that it runs this parser, and answers."""
+    with installed.serving("--parser", parser) as (line, url):
+        assert f" parser={parser} " in line, line
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=WAIT) as response:
+            assert (response.status, response.headers["server"]) == (200, "servery")
+    print(f"--parser {parser}: a live server says so and answers")
+
+
+def check_engine(installed: Installed, parser: str) -> None:
+    """The engine is the one that was asked for, and its file lies in the environment."""
+    module, file = installed.engine(parser)
+    assert module == {"python": "servery.http1.engine", "native": "servery._speedups.engine"}[parser]
+    assert file.resolve().is_relative_to(installed.package.resolve()), file
+    assert (parser == "native") == any(file.name == f"engine{suffix}" for suffix in EXTENSION_SUFFIXES), file
+    print(f"--parser {parser}: {file.name}")
+
+
+def check_refuses(installed: Installed, how_built: str) -> None:
+    """Without the compiled core ``--parser native`` serves nothing, and says what to do."""
+    done = installed.ask("-m", "servery", "servery.demo:app", "--port", "0", "--parser", "native")
+    assert (done.returncode, done.stdout) == (2, ""), done
+    for text in (
+        f"engine{EXTENSION_SUFFIXES[0]}",
+        how_built,
+        "SERVERY_BUILD_NATIVE=require",
+        "--parser python",
+    ):
+        assert text in done.stderr, done.stderr
+    facts = json.loads(installed.say("-m", "servery", "--version", "--verbose"))
+    assert (facts["native"], facts["parsers"]) == (None, ["python"])
+    assert how_built in facts["native_missing"]
+    print("without the compiled core: --parser native exits with 2 and says what to do")
+
+
+def check(wheel: Path) -> None:
+    """All of it. Raises AssertionError."""
+    check_content(wheel)
+    print(f"{wheel.name}: content and tags agree")
+    with tempfile.TemporaryDirectory() as folder:
+        installed = Installed(wheel, Path(folder))
+        check_engine(installed, "python")
+        check_serves(installed, "python")
+        if is_pure(wheel):
+            check_refuses(installed, "compiled core: ")
+            return
+        check_engine(installed, "native")
+        check_serves(installed, "native")
+        facts = json.loads(installed.say("-m", "servery", "--version", "--verbose"))
+        assert facts["parsers"] == ["python", "native"]
+        print(json.dumps(facts["native"]))
+        [extension] = installed.extensions()
+        extension.rename(extension.with_suffix(".hidden"))
+        check_refuses(installed, "compiled core: built")
+        check_serves(installed, "python")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not sys.argv[1].endswith(".whl"):
+        raise SystemExit(__doc__)
+    check(Path(sys.argv[1]).resolve())
