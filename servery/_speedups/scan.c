@@ -47,7 +47,7 @@ static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end) {
     while (at < end && octet_class[*at] & VALUE) at++;
     return at;
 }
-#elif defined(__ARM_NEON)
+#elif defined(__aarch64__)
 #include <arm_neon.h>
 #define SCAN_PATH "neon"
 static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end) {
