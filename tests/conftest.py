@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
 from harness import Running, running
-
-ENGINES = {"python": "servery.http1.engine", "native": "servery._speedups.engine"}
-"""What `--engines` accepts, and the module that each name stands for."""
+from under_test import ENGINES, LOOPS, chosen, pairs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--engines",
         default=",".join(ENGINES),
         metavar="NAME[,NAME]",
-        help="run the tests of engines over these (default: %(default)s); one that is missing is an error",
+        help="run engines and servers with these (default: %(default)s); one that is missing is an error",
     )
 
 
@@ -37,8 +35,31 @@ def chosen_engines(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "engine_name" in metafunc.fixturenames:
-        metafunc.parametrize("engine_name", chosen_engines(metafunc.config), indirect=True)
+    engines, asked = chosen_engines(metafunc.config), metafunc.fixturenames
+    if "engine_name" in asked:
+        metafunc.parametrize("engine_name", engines, indirect=True)
+    if "parser" in asked and "loop_kind" in asked:
+        ways = pairs(metafunc.function.__name__, engines)
+        metafunc.parametrize(("parser", "loop_kind"), ways, indirect=True)
+    elif "parser" in asked:
+        metafunc.parametrize("parser", engines, indirect=True)
+    elif "loop_kind" in asked:
+        metafunc.parametrize("loop_kind", LOOPS, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What compares the engines is left out of a run that has only one of them."""
+    if len(chosen_engines(config)) < len(ENGINES):
+        left_out = [item for item in items if "both_engines" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def both_engines() -> None:
+    """For tests that compare the engines with each other."""
+    for module in ENGINES.values():
+        importlib.import_module(module)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +70,15 @@ def engine_name(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(params=("asyncio", "uvloop"))
+@pytest.fixture
+def parser(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The parser of the servers that the test starts, in its process or outside; see `under_test.pairs`."""
+    importlib.import_module(ENGINES[request.param])
+    with chosen(request.param) as name:
+        yield name
+
+
+@pytest.fixture
 def loop_kind(request: pytest.FixtureRequest) -> str:
     """Each event loop that the server can run on."""
     kind: str = request.param
@@ -57,6 +86,6 @@ def loop_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def serve(loop_kind: str) -> Callable[..., AbstractContextManager[Running]]:
-    """`harness.running` on each event loop: ``with serve(app, **settings) as server``."""
+def serve(parser: str, loop_kind: str) -> Callable[..., AbstractContextManager[Running]]:
+    """`harness.running` with each parser and on each loop: ``with serve(app, **settings) as server``."""
     return partial(running, loop=loop_kind)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import under_test
+
 from servery import Config, Server
 
 WAIT = 10.0
@@ -180,7 +182,12 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 
 @contextmanager
 def running(app: Any, **settings: Any) -> Iterator[Running]:
-    """Serve `app` in a thread until the block ends; `settings` are those of `servery.Config`."""
+    """Serve `app` in a thread until the block ends; `settings` are those of `servery.Config`.
+
+    The parser is the one under test, unless `settings` name one.
+    """
+    if "parser" not in settings:
+        settings["parser"] = under_test.current()
     settings = {"port": 0, "lifespan": "off", "timeout_graceful_shutdown": 2.0, **settings}
     if "uds" in settings or "bind" in settings or "fd" in settings:
         del settings["port"]

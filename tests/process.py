@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import WAIT
-
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SERVERY_")}
+from under_test import environment
 
 PRELUDE = """
 import asyncio, contextvars, os, signal, sys, threading, time
@@ -41,7 +40,7 @@ class ServerProcess:
         self.process = subprocess.Popen(
             [sys.executable, *dev, "-m", "servery", target, *where, *flags],
             cwd=folder,
-            env=ENVIRONMENT,
+            env=environment(),
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

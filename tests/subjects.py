@@ -19,7 +19,8 @@ TESTS = Path(__file__).resolve().parent
 LIFESPAN = ("starlette", "fastapi", "litestar", "quart")
 """Frameworks that take lifespan events; Django refuses them, and is served without."""
 
-SERVED = [(name, loop) for name in LIFESPAN for loop in ("asyncio", "uvloop")] + [("django", "process")]
+LOOP_OF = {"python": "asyncio", "native": "uvloop"}
+"""The loop on which each parser serves the frameworks: two runs meet both of each."""
 
 
 class Subject:
@@ -43,20 +44,21 @@ class Subject:
 
 
 @contextmanager
-def in_thread(framework: str, loop: str, **settings: Any) -> Iterator[Running]:
+def in_thread(framework: str, parser: str, **settings: Any) -> Iterator[Running]:
     """Serve the framework's application in a thread, with its lifespan on, and see that it has shut down."""
     ended = threading.Event()
     app = importlib.import_module(f"apps.{framework}_app").make(ended)
-    with running(app, lifespan="on", loop=loop, **settings) as server:
+    with running(app, lifespan="on", parser=parser, loop=LOOP_OF[parser], **settings) as server:
         yield server
         assert not ended.is_set() or server.server.should_exit
     assert ended.is_set()
 
 
 @contextmanager
-def in_process(framework: str) -> Iterator[str]:
+def in_process(framework: str, parser: str) -> Iterator[str]:
     """The URL of the framework's application in a process of its own, which must stop in order."""
-    command = [sys.executable, "-m", "servery", f"apps.{framework}_app:make", "--factory", "--port", "0"]
+    target = (f"apps.{framework}_app:make", "--factory")
+    command = [sys.executable, "-m", "servery", *target, "--port", "0", "--parser", parser]
     process = subprocess.Popen(
         command, cwd=TESTS, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -75,8 +77,17 @@ def in_process(framework: str) -> Iterator[str]:
     assert code == 0
 
 
-def closing(subject: Subject) -> Iterator[Subject]:
-    """Hand it out, and close its clients."""
+def subject_of(framework: str, parser: str) -> Iterator[Subject]:
+    """Serve the framework, hand it out, and close its clients and the server: the body of a fixture."""
+    if framework in LIFESPAN:
+        with in_thread(framework, parser) as server:
+            yield from _closing(Subject(framework, server.url, server))
+    else:
+        with in_process(framework, parser) as url:
+            yield from _closing(Subject(framework, url, None))
+
+
+def _closing(subject: Subject) -> Iterator[Subject]:
     with subject.client, subject.other:
         yield subject
 

@@ -10,23 +10,16 @@ from pathlib import Path
 
 import pytest
 from harness import WAIT
-from subjects import Subject, closing, in_process, in_thread, sha256
+from subjects import Subject, in_thread, sha256, subject_of
 
 CONTENT = os.urandom(3 << 20)
 CURL = ("curl", "--disable", "--silent", "--noproxy", "*", "--max-time", "20")
-SERVED = [("starlette", "asyncio"), ("starlette", "uvloop"), ("django", "process")]
 
 
-@pytest.fixture(scope="module", params=SERVED, ids=[f"{name}-{how}" for name, how in SERVED])
-def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+@pytest.fixture(scope="module", params=["starlette", "django"])
+def subject(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
     """The applications that curl asks."""
-    framework, how = request.param
-    if how == "process":
-        with in_process(framework) as url:
-            yield from closing(Subject(framework, url, None))
-    else:
-        with in_thread(framework, how) as server:
-            yield from closing(Subject(framework, server.url, server))
+    yield from subject_of(request.param, engine_name)
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +137,8 @@ def test_absolute_target(subject: Subject) -> None:
     assert output == b"Hello, you"
 
 
-def test_range_of_a_file(blob: Path) -> None:
-    with in_thread("starlette", "asyncio") as server:
+def test_range_of_a_file(blob: Path, engine_name: str) -> None:
+    with in_thread("starlette", engine_name) as server:
         output, said = curl("--range", "1000000-1999999", f"{server.url}/file/{blob}")
         assert output == CONTENT[1_000_000:2_000_000]
         assert f"content-range: bytes 1000000-1999999/{len(CONTENT)}" in said.lower()
@@ -153,9 +146,9 @@ def test_range_of_a_file(blob: Path) -> None:
         assert output == CONTENT
 
 
-def test_unix_socket(tmp_path: Path) -> None:
+def test_unix_socket(tmp_path: Path, engine_name: str) -> None:
     path = tmp_path / "s"
-    with in_thread("starlette", "asyncio", uds=str(path)):
+    with in_thread("starlette", engine_name, uds=str(path)):
         output, _ = curl("--unix-socket", path, "http://any.example/hello/you?mark=!")
     assert output == b"Hello, you!"
 

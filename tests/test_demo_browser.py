@@ -27,9 +27,9 @@ UPLOAD = bytes(range(256)) * 1000 + b"end"
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(engine_name):
     """The address of a server process with the demo."""
-    command = [sys.executable, "-m", "servery", "servery.demo:app", "--port", "0"]
+    command = [sys.executable, "-m", "servery", "servery.demo:app", "--port", "0", "--parser", engine_name]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         lines = []
@@ -74,12 +74,12 @@ def row(page, table, name):
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 900)], ids=["phone", "desktop"])
-def test_the_page_shows_the_server_and_the_request(page, address, width, height):
+def test_the_page_shows_the_server_and_the_request(page, address, engine_name, width, height):
     page.set_viewport_size({"width": width, "height": height})
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     assert page.goto(address).status == 200
-    expect(row(page, "configuration", "parser")).to_have_text("python")
+    expect(row(page, "configuration", "parser")).to_have_text(engine_name)
     expect(row(page, "configuration", "io")).to_have_text("transport")
     expect(row(page, "configuration", "loop")).to_have_text("asyncio")
     expect(row(page, "configuration", "python")).to_contain_text(platform.python_version())

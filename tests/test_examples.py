@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from under_test import clean_environment, environment
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
@@ -23,8 +23,6 @@ ASKED = {
 }
 """Example -> method, target, body; status, content of the response."""
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SERVERY_")}
-
 
 class Served:
     """A server process with an example, on a free port, which is stopped at the end of the block."""
@@ -34,7 +32,7 @@ class Served:
         self.process = subprocess.Popen(
             command,
             cwd=EXAMPLES,
-            env=ENVIRONMENT,
+            env=environment(),
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -83,7 +81,7 @@ def test_every_example_is_run() -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_example_answers(name: str) -> None:
+def test_example_answers(name: str, parser: str) -> None:
     method, target, body, status, content = ASKED[name]
     with Served(f"{name}:app") as served:
         connection = http.client.HTTPConnection("127.0.0.1", served.port)
@@ -93,7 +91,7 @@ def test_example_answers(name: str) -> None:
             assert (response.status, response.read()) == (status, content)
 
 
-def test_stream_of_events_ends_in_order_when_the_server_stops() -> None:
+def test_stream_of_events_ends_in_order_when_the_server_stops(parser: str) -> None:
     with Served("sse:app", "--timeout-stream-grace", "0") as served:
         connection = http.client.HTTPConnection("127.0.0.1", served.port)
         with contextlib.closing(connection):
@@ -106,6 +104,8 @@ def test_stream_of_events_ends_in_order_when_the_server_stops() -> None:
 
 def test_embedded_server_serves_and_stops() -> None:
     command = [sys.executable, "embed.py"]
-    run = subprocess.run(command, cwd=EXAMPLES, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        command, cwd=EXAMPLES, env=clean_environment(), capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert re.search(r"^http://127\.0\.0\.1:\d+/ 200 Hello, world$", run.stdout, re.MULTILINE)

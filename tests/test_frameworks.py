@@ -1,7 +1,7 @@
 """Real frameworks behind a real server, exercised by httpx over one kept connection and over many.
 
-The applications stand in `apps/`. They are served in a thread, over both event loops, and Django, whose
-settings are global, in a process. What curl makes of them is in `test_curl.py`.
+The applications stand in `apps/`. They are served in a thread, with each parser on a loop of its own, and
+Django, whose settings are global, in a process. What curl makes of them is in `test_curl.py`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,21 @@ from typing import Any
 import httpx
 import pytest
 from harness import WAIT, reset
-from subjects import SERVED, TESTS, Subject, closing, in_process, in_thread, sha256
+from subjects import LIFESPAN, TESTS, Subject, in_thread, sha256, subject_of
 
 CONTENT = os.urandom(1 << 20)
 
 
-@pytest.fixture(scope="module", params=SERVED, ids=[f"{name}-{how}" for name, how in SERVED])
-def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """Every framework, each way of serving it."""
-    framework, how = request.param
-    if how == "process":
-        with in_process(framework) as url:
-            yield from closing(Subject(framework, url, None))
-    else:
-        with in_thread(framework, how) as server:
-            yield from closing(Subject(framework, server.url, server))
+@pytest.fixture(scope="module", params=[*LIFESPAN, "django"])
+def subject(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
+    """Every framework."""
+    yield from subject_of(request.param, engine_name)
 
 
 @pytest.fixture
-def own(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """The framework that a module-wide mark of a class names, on asyncio."""
-    with in_thread(request.param, "asyncio") as server:
-        yield from closing(Subject(request.param, server.url, server))
+def own(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
+    """The framework that the mark of a test names."""
+    yield from subject_of(request.param, engine_name)
 
 
 def only(framework: str) -> Any:
@@ -235,10 +228,10 @@ def test_subscriber_gets_events_and_its_leaving_ends_them(own: Subject) -> None:
     assert own.happened() == "unsubscribed"
 
 
-def test_endless_events_do_not_hold_up_the_stop() -> None:
+def test_endless_events_do_not_hold_up_the_stop(engine_name: str) -> None:
     settings = {"timeout_stream_grace": 0.05, "timeout_graceful_shutdown": WAIT}
     client = httpx.Client(timeout=WAIT, trust_env=False)
-    with in_thread("starlette", "asyncio", **settings) as server, client:
+    with in_thread("starlette", engine_name, **settings) as server, client:
         with client.stream("GET", f"{server.url}/events") as response:
             lines = response.iter_lines()
             assert next(lines) == "id: 1"
@@ -326,10 +319,9 @@ def test_background_task_is_done(own: Subject) -> None:
 
 
 @pytest.fixture(scope="module")
-def django() -> Iterator[Subject]:
+def django(engine_name: str) -> Iterator[Subject]:
     """Django in a process of its own."""
-    with in_process("django") as url:
-        yield from closing(Subject("django", url, None))
+    yield from subject_of("django", engine_name)
 
 
 def test_synchronous_view_runs_in_a_thread(django: Subject) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import ENGINES
 from tracing import make_engine
+from under_test import ENGINES
 
 from servery.errors import LocalProtocolError
 from servery.limits import DEFAULTS

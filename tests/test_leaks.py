@@ -226,7 +226,7 @@ def test_a_connection_that_was_closed_in_order_is_gone(serve, no_collector):
     assert server.errors.lines(30) == []
 
 
-def test_no_task_ends_unheard(tmp_path):
+def test_no_task_ends_unheard(tmp_path, parser, loop_kind):
     """In debug mode, which would tell: nothing is destroyed, forgotten or never awaited."""
     source = """
     async def app(scope, receive, send):
@@ -242,28 +242,26 @@ def test_no_task_ends_unheard(tmp_path):
         await waiting
         await body(send)
     """
-    for kind in ("asyncio", "uvloop"):
-        with ServerProcess(tmp_path, source, "--loop", kind, dev=True) as server:
-            for leave in (socket.socket.close, reset):
-                for _ in range(20):
-                    sock = server.connect()
-                    sock.sendall(GET % b"")
-                    sock.recv(10)
-                    leave(sock)
-            assert server.stop() == 0
-        for word in ("destroyed", "never", "Warning", "Traceback", "Unclosed"):
-            assert word not in server.said
+    with ServerProcess(tmp_path, source, "--loop", loop_kind, dev=True) as server:
+        for leave in (socket.socket.close, reset):
+            for _ in range(20):
+                sock = server.connect()
+                sock.sendall(GET % b"")
+                sock.recv(10)
+                leave(sock)
+        assert server.stop() == 0
+    for word in ("destroyed", "never", "Warning", "Traceback", "Unclosed"):
+        assert word not in server.said
 
 
 FEW = 64
 
 
-@pytest.mark.parametrize("kind", ("asyncio", "uvloop"))
-def test_descriptors_that_ran_out_come_back(tmp_path, kind):
+def test_descriptors_that_ran_out_come_back(tmp_path, parser, loop_kind):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW))
 
-    flags = ("--loop", kind, "--timeout-first-byte", "60")
+    flags = ("--loop", loop_kind, "--timeout-first-byte", "60")
     with ServerProcess(tmp_path, "app = ok", *flags, preexec_fn=few) as server:
         process = psutil.Process(server.process.pid)
         socks = [server.connect() for _ in range(2 * FEW)]
@@ -285,7 +283,7 @@ def test_descriptors_that_ran_out_come_back(tmp_path, kind):
     assert "Traceback" not in server.said
 
 
-def test_descriptors_that_ran_out_do_not_stop_those_who_are_connected(tmp_path):
+def test_descriptors_that_ran_out_do_not_stop_those_who_are_connected(tmp_path, parser):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW))
 

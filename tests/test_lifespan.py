@@ -30,10 +30,10 @@ async def app(scope, receive, send):
 """
 
 
-@pytest.fixture(params=("asyncio", "uvloop"))
-def loop_flags(request):
-    """The flags that choose each event loop."""
-    return ("--loop", request.param)
+@pytest.fixture
+def loop_flags(parser, loop_kind):
+    """The flags that choose each event loop; the parser is in the environment."""
+    return ("--loop", loop_kind)
 
 
 def test_an_exception_of_the_start_up_ends_the_process_and_is_shown(tmp_path, loop_flags):
@@ -68,19 +68,19 @@ def test_an_application_without_lifespan_is_served(serve):
         assert read_response(sock)[1] == b"ok"
 
 
-def test_lifespan_that_must_be_there(loop_kind):
+def test_lifespan_that_must_be_there(parser, loop_kind):
     async def app(scope, receive, send):
         assert scope["type"] == "http"
 
     async def main():
         with pytest.raises(LifespanError):
-            await Server(Config(app=app, port=0, lifespan="on")).serve()
+            await Server(Config(app=app, port=0, lifespan="on", parser=parser)).serve()
         assert len(asyncio.all_tasks()) == 1
 
     run(loop_kind, main())
 
 
-def test_a_start_up_that_takes_too_long(loop_kind):
+def test_a_start_up_that_takes_too_long(parser, loop_kind):
     ended = []
 
     async def app(scope, receive, send):
@@ -92,7 +92,7 @@ def test_a_start_up_that_takes_too_long(loop_kind):
 
     async def main():
         with pytest.raises(LifespanError, match="within 0.1 s"):
-            await Server(Config(app=app, port=0, timeout_lifespan_startup=0.1)).serve()
+            await Server(Config(app=app, port=0, timeout_lifespan_startup=0.1, parser=parser)).serve()
         assert len(asyncio.all_tasks()) == 1
 
     run(loop_kind, main())
@@ -216,7 +216,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_exit_codes_of_servers_that_cannot_start(tmp_path, case):
+def test_exit_codes_of_servers_that_cannot_start(tmp_path, parser, case):
     target, flags, code = EXITS[case]
     with ServerProcess(tmp_path, "app = ok", *flags, where=(), target=target) as server:
         assert server.end() == code

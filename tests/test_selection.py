@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 from harness import running
-from process import ENVIRONMENT
 from sample_apps import respond
+from under_test import ENGINES, clean_environment
 
 from servery import Config, ConfigError
 from servery.limits import DEFAULTS
 from servery.selection import build_facts, select
 
 ROOT = Path(__file__).resolve().parents[1]
-ENGINES = {"python": "servery.http1.engine", "native": "servery._speedups.engine"}
 FILE = f"engine{EXTENSION_SUFFIXES[0]}"
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 IMPORTED = """
@@ -35,7 +34,12 @@ print([name in sys.modules for name in ("servery._speedups", "servery._speedups.
 def python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run an interpreter that finds servery in `cwd`."""
     return subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=30
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
 
 
@@ -58,7 +62,6 @@ def refusal(folder: Path, *flags: str) -> str:
 # --- what runs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parser", ENGINES)
 def test_the_engine_that_was_asked_for_is_made(parser: str) -> None:
     selection = select(Config(parser=parser))
     engine = selection.engine_factory(DEFAULTS, lambda: b"")(0.0)
@@ -66,7 +69,6 @@ def test_the_engine_that_was_asked_for_is_made(parser: str) -> None:
     assert str(selection) == f"parser={parser} io=transport loop=asyncio"
 
 
-@pytest.mark.parametrize("parser", ENGINES)
 def test_a_server_says_which_parser_runs_and_answers(parser: str) -> None:
     async def app(scope, receive, send):
         await respond(send, scope["extensions"]["servery"]["runs"].encode())
@@ -85,7 +87,6 @@ def test_the_compiled_core_is_imported_only_when_it_is_asked_for() -> None:
 # --- what cannot run ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parser", ENGINES)
 def test_the_reactor_is_not_built_yet(parser: str) -> None:
     with pytest.raises(ConfigError, match="^--io reactor is not built yet: .* use --io transport$"):
         select(Config(parser=parser, io="reactor"))

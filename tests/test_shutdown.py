@@ -39,12 +39,12 @@ async def app(scope, receive, send):
 )
 
 
-@pytest.fixture(params=("asyncio", "uvloop"))
-def start(request, tmp_path):
-    """Starts a process on each event loop: ``with start(source, *flags) as server``."""
+@pytest.fixture
+def start(parser, loop_kind, tmp_path):
+    """Starts a process with each parser and on each loop: ``with start(source, *flags) as server``."""
 
     def start(source, *flags):
-        return ServerProcess(tmp_path, source, "--loop", request.param, "--timeout-linger", "0.2", *flags)
+        return ServerProcess(tmp_path, source, "--loop", loop_kind, "--timeout-linger", "0.2", *flags)
 
     return start
 
@@ -424,10 +424,10 @@ async def started(server):
         await asyncio.sleep(0.001)
 
 
-def test_cancelling_the_serving_task_stops_in_order(loop_kind):
+def test_cancelling_the_serving_task_stops_in_order(parser, loop_kind):
     async def main():
         app = Application(0.3)
-        server = Server(Config(app=app, port=0, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         reader, writer = await ask(server)
@@ -445,10 +445,10 @@ def test_cancelling_the_serving_task_stops_in_order(loop_kind):
     run(loop_kind, main())
 
 
-def test_cancelling_it_again_stops_at_once(loop_kind):
+def test_cancelling_it_again_stops_at_once(parser, loop_kind):
     async def main():
         app = Application(60)
-        server = Server(Config(app=app, port=0, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         _, writer = await ask(server)
@@ -467,19 +467,19 @@ def test_cancelling_it_again_stops_at_once(loop_kind):
     run(loop_kind, main())
 
 
-def test_a_time_out_around_serve_is_a_graceful_stop(loop_kind):
+def test_a_time_out_around_serve_is_a_graceful_stop(parser, loop_kind):
     app = Application()
 
     async def main():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await serve_here(app, port=0, access_log=False)
+                await serve_here(app, port=0, parser=parser, access_log=False)
 
     run(loop_kind, main())
     assert app.said == ["shut down"]
 
 
-def test_the_end_of_the_loop_is_a_graceful_stop(loop_kind):
+def test_the_end_of_the_loop_is_a_graceful_stop(parser, loop_kind):
     """The loop's runner cancels every task when the main one returns; what serves ends in order even so."""
     server = None
 
@@ -488,7 +488,7 @@ def test_the_end_of_the_loop_is_a_graceful_stop(loop_kind):
 
     async def main():
         nonlocal server
-        server = Server(Config(app=app, port=0, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         return task
@@ -499,7 +499,7 @@ def test_the_end_of_the_loop_is_a_graceful_stop(loop_kind):
     assert all(sock.fileno() == -1 for sock in server.sockets)
 
 
-def test_cancelling_during_the_start_up(loop_kind):
+def test_cancelling_during_the_start_up(parser, loop_kind):
     said = []
 
     async def app(scope, receive, send):
@@ -511,7 +511,7 @@ def test_cancelling_during_the_start_up(loop_kind):
             said.append("unwound")
 
     async def main():
-        task = asyncio.create_task(serve_here(app, port=0))
+        task = asyncio.create_task(serve_here(app, port=0, parser=parser))
         while not said:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -523,8 +523,8 @@ def test_cancelling_during_the_start_up(loop_kind):
     assert said == ["starting", "unwound"]
 
 
-def test_a_server_in_a_thread_is_stopped_from_another(loop_kind):
-    server = Server(Config(app=ok, port=0, access_log=False))
+def test_a_server_in_a_thread_is_stopped_from_another(parser, loop_kind):
+    server = Server(Config(app=ok, port=0, parser=parser, access_log=False))
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(run, loop_kind, server.serve())
         while not server.started:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from conftest import ENGINES
+from under_test import ENGINES
 
 from servery.errors import RemoteProtocolError
 from servery.events import BodyReceived, ConnectionFailed, Event, Headers, PeerClosed, RequestReceived

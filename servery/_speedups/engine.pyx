@@ -63,6 +63,9 @@ cdef extern from *:
 
 cdef double NEVER = _NEVER
 
+cdef enum:
+    MAX_SCANNED = 1 << 30
+
 cdef enum:  # Reading
     HEAD, BODY, READY, LINGER, CLOSED
 
@@ -279,10 +282,11 @@ cdef class Http1Engine:
     def __init__(self, limits, stamp, double now):
         self._limits = limits
         self._stamp = stamp
-        self._ordinary = min(limits.request_line, limits.field_size, limits.head_size - 2)
-        self._max_fields = limits.field_count
-        self._read_ahead = limits.read_ahead
-        self._drain_size = limits.drain_size
+        # A limit may be any number. The scanner counts in 32 bits, and can take no head that is as long as MAX_SCANNED.
+        self._ordinary = max(0, min(limits.request_line, limits.field_size, limits.head_size - 2, MAX_SCANNED))
+        self._max_fields = min(limits.field_count, SV_MAX_FIELDS)
+        self._read_ahead = min(limits.read_ahead, MAX_LENGTH)
+        self._drain_size = min(limits.drain_size, MAX_LENGTH)
         self._body_size = MAX_LENGTH if limits.body_size is None else min(limits.body_size, MAX_LENGTH)
         self._pending = b""
         self._out = []
