@@ -184,11 +184,13 @@ class HttpCycle:
                 body = _as_bytes(body)
             complete = self._engine.send_body(self._stream, body, bool(more))
             port = self._port
-            port.flush()
             if complete:
+                port.flush()
                 self._complete()
-            elif not port.writable:
-                await self._drained()
+            else:
+                port.flush_soon(len(body))
+                if not port.writable:
+                    await self._drained()
         elif kind == "http.response.start":
             self._start(message)
         else:

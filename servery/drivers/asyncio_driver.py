@@ -27,6 +27,9 @@ from .sendfile import FileToSend, send_file
 from .service import Service, error_log
 from .wakeup import AsyncioWakeup
 
+CORK_SIZE = 65_536
+"""Octets of content that are kept back at most, for the rest of one turn of the loop."""
+
 READ_SIZE = 65_536
 """Octets that are asked of a socket at once."""
 
@@ -39,8 +42,8 @@ class AsyncioConnection(asyncio.Protocol):
 
     __slots__ = (
         *("_engine", "_info", "_service", "_transport", "armed", "writable"),
-        *("_cycle", "_file_waits", "_unsent", "_write_deadline"),
-        *("_advance_due", "_closing", "_fin_sent", "_lost", "_paused", "_settling"),
+        *("_corked", "_cycle", "_file_waits", "_unsent", "_write_deadline"),
+        *("_advance_due", "_closing", "_fin_sent", "_flush_due", "_lost", "_paused", "_settling"),
     )
 
     def __init__(self, service: Service) -> None:
@@ -50,9 +53,9 @@ class AsyncioConnection(asyncio.Protocol):
         self.armed = NEVER
         self.writable = True
         self._write_deadline = NEVER
-        self._unsent = 0
+        self._unsent = self._corked = 0
         self._paused = self._lost = self._fin_sent = self._closing = False
-        self._advance_due = self._file_waits = self._settling = False
+        self._advance_due = self._file_waits = self._settling = self._flush_due = False
 
     # --- from the transport --------------------------------------------------------------------------
 
@@ -165,8 +168,26 @@ class AsyncioConnection(asyncio.Protocol):
         """A fresh wake-up."""
         return AsyncioWakeup(self._service.loop)
 
+    def flush_soon(self, size: int) -> None:
+        """Write at the end of this turn of the loop, with what else is queued until then, or when it is much.
+
+        An application that sends small parts one after the other so costs one system call, not one for each.
+        """
+        self._corked += size
+        if self._corked > CORK_SIZE:
+            self.flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._service.loop.call_soon(self._flush_now, context=self._service.context)
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        if not self._lost:
+            self.flush()
+
     def flush(self) -> None:
         """Write what the engine has queued."""
+        self._corked = 0
         out = self._engine.take_output()
         transport = self._transport
         if not out or self._lost:
@@ -205,6 +226,7 @@ class AsyncioConnection(asyncio.Protocol):
 
     async def drained(self) -> None:
         """Wait until the transport has handed everything to the kernel."""
+        self.flush()
         transport = self._transport
         if transport.get_write_buffer_size():
             high = self._service.limits.write_buffer

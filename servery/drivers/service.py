@@ -98,14 +98,14 @@ class Service:
         self._check_idle()
 
     def begun(self, cycle: HttpCycle) -> None:
-        """A request was handed to the application."""
+        """A request, which came on some connection, was handed to the application."""
         self.cycles.add(cycle)
-        self.idle.clear()
 
     def finished(self, cycle: HttpCycle) -> None:
         """An application call has ended."""
         self.cycles.discard(cycle)
-        self._check_idle()
+        if not self.connections:
+            self._check_idle()
 
     @property
     def full(self) -> bool:

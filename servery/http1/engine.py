@@ -40,18 +40,17 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_draining", "_left", "_paused_at", "_read"),  # the body that is read
+        *("_body_base", "_decoder", "_draining", "_paused_at", "_read"),  # the body that is read
         *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
         *("deadline", "half_closed", "wants_read"),
     )
 
     def __init__(self, limits: Limits, stamp: Stamp, now: float) -> None:
-        super().__init__(stamp)
+        super().__init__(stamp, limits.drain_size)
         self._limits = limits
         self._head = HeadParser(limits)
         self._pending = b""
         self._reading = HEAD
-        self._left = 0
         self._decoder: ChunkedDecoder | None = None
         self._eof = self._stopping = self.half_closed = False
         self.deadline = now + limits.first_byte_timeout
@@ -256,6 +255,7 @@ class Http1Engine(ResponseHalf):
     def _end_body(self, part: bytes, rest: bytes, now: float) -> list[Event]:
         trailers = self._decoder.trailers if self._decoder is not None else []
         self._decoder = None
+        self._left = 0
         self._reading = READY
         self._pending = rest
         self.deadline = NEVER
@@ -317,9 +317,6 @@ class Http1Engine(ResponseHalf):
             self._reading = LINGER
             self.half_closed = True
             self.deadline = now + self._limits.linger_timeout
-
-    def _rest_is_cheap(self) -> bool:
-        return self._reading is not BODY or self._left <= self._limits.drain_size
 
     def _close(self) -> None:
         self._reading = CLOSED
