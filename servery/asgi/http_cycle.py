@@ -247,7 +247,8 @@ class HttpCycle:
     def _complete(self) -> None:
         """The response is queued to its end: let go of the connection."""
         self._answered = True
-        self.wake()
+        if self._wakeup is not None:
+            self._wakeup.set()
         self._port.response_complete(self)
 
     async def _drained(self) -> None:

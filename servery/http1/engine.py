@@ -40,7 +40,7 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_draining", "_paused_at", "_read"),  # the body that is read
+        *("_begun", "_body_base", "_decoder", "_draining", "_paused_at", "_read"),  # the body that is read
         *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
         *("deadline", "half_closed", "wants_read"),
     )
@@ -51,6 +51,7 @@ class Http1Engine(ResponseHalf):
         self._head = HeadParser(limits)
         self._pending = b""
         self._reading = HEAD
+        self._begun = False  # any octet of the next head has come; empty lines before it count too
         self._decoder: ChunkedDecoder | None = None
         self._eof = self._stopping = self.half_closed = False
         self.deadline = now + limits.first_byte_timeout
@@ -92,7 +93,7 @@ class Http1Engine(ResponseHalf):
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._head_begun() or self.stream == 0:
+            if self._begun or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()
@@ -124,6 +125,7 @@ class Http1Engine(ResponseHalf):
             self._linger(now)
             return []
         self._reading = HEAD
+        self._begun = False
         self._forget_response()
         self._head.reset()
         if data:
@@ -159,14 +161,14 @@ class Http1Engine(ResponseHalf):
 
     def _read_head(self, data: bytes, now: float) -> list[Event]:
         head = self._head
-        begun = self._head_begun()
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
             return self._refuse(error, now)
         if not head.done:
             self._pending = data[used:]
-            if not begun:
+            if not self._begun:
+                self._begun = True
                 wait = self._limits.linger_timeout if self._stopping else self._limits.head_timeout
                 self.deadline = now + wait
             return []
@@ -200,10 +202,6 @@ class Http1Engine(ResponseHalf):
             head.expects_continue,
             head.upgrade,
         )
-
-    def _head_begun(self) -> bool:
-        """Whether the peer has sent any octet of the next head; empty lines before it count too."""
-        return bool(self._pending or self._head.line or self._head.empty_lines)
 
     def _begin_body(self, length: int, now: float) -> None:
         self._reading = BODY
