@@ -155,6 +155,10 @@ class Port(Protocol):
         """Write what the engine has queued."""
         ...
 
+    def flush_soon(self, size: int) -> None:
+        """Write it before the loop waits again: `size` more octets of content are queued; more may follow."""
+        ...
+
     def consumed(self) -> None:
         """The application took request body octets: reading may go on."""
         ...

@@ -8,9 +8,6 @@ from servery.http1.responding import ResponseHalf
 
 
 def test_half_is_no_engine() -> None:
-    half = ResponseHalf(lambda has: b"")
+    half = ResponseHalf(lambda has: b"", 0)
     with pytest.raises(NotImplementedError):
         half.abandon(0)
-    half = ResponseHalf(lambda has: b"")
-    with pytest.raises(NotImplementedError):
-        half.answer(0, 500, "x")

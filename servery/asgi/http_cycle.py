@@ -184,11 +184,13 @@ class HttpCycle:
                 body = _as_bytes(body)
             complete = self._engine.send_body(self._stream, body, bool(more))
             port = self._port
-            port.flush()
             if complete:
+                port.flush()
                 self._complete()
-            elif not port.writable:
-                await self._drained()
+            else:
+                port.flush_soon(len(body))
+                if not port.writable:
+                    await self._drained()
         elif kind == "http.response.start":
             self._start(message)
         else:
@@ -245,7 +247,8 @@ class HttpCycle:
     def _complete(self) -> None:
         """The response is queued to its end: let go of the connection."""
         self._answered = True
-        self.wake()
+        if self._wakeup is not None:
+            self._wakeup.set()
         self._port.response_complete(self)
 
     async def _drained(self) -> None:

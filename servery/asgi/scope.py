@@ -22,6 +22,8 @@ _METHODS = {
 }
 
 
+_PERCENT = ord("%")  # looked for as an octet, which is much quicker than as bytes
+
 _TEMPLATE: Scope = {
     "type": "http",
     "asgi": None,
@@ -62,7 +64,7 @@ class ConnectionInfo:
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
     """The scope of an HTTP request. `trailers` says whether the peer wants response trailers."""
     raw_path = request.raw_path
-    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode()  # it is ASCII: see grammar.py
+    path = decode_path(raw_path) if _PERCENT in raw_path else raw_path.decode()  # ASCII: see grammar.py
     if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
         path = info.root_path + path
         raw_path = info.root_path.encode() + raw_path

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import struct
 from time import monotonic
 from typing import Any, cast
 
@@ -25,13 +23,11 @@ from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived
 from ..logs import escape
 from .sendfile import FileToSend, send_file
 from .service import Service, error_log
+from .transports import prepare, reset, set_water_marks
 from .wakeup import AsyncioWakeup
 
-READ_SIZE = 65_536
-"""Octets that are asked of a socket at once."""
-
-_AF_UNIX = getattr(socket, "AF_UNIX", None)
-_RESET = struct.pack("ii", 1, 0)
+CORK_SIZE = 65_536
+"""Octets of content that are kept back at most, for the rest of one turn of the loop."""
 
 
 class AsyncioConnection(asyncio.Protocol):
@@ -39,8 +35,8 @@ class AsyncioConnection(asyncio.Protocol):
 
     __slots__ = (
         *("_engine", "_info", "_service", "_transport", "armed", "writable"),
-        *("_cycle", "_file_waits", "_unsent", "_write_deadline"),
-        *("_advance_due", "_closing", "_fin_sent", "_lost", "_paused", "_settling"),
+        *("_corked", "_cycle", "_file_waits", "_unsent", "_write_deadline"),
+        *("_advance_due", "_closing", "_fin_sent", "_flush_due", "_lost", "_paused", "_settling"),
     )
 
     def __init__(self, service: Service) -> None:
@@ -50,9 +46,9 @@ class AsyncioConnection(asyncio.Protocol):
         self.armed = NEVER
         self.writable = True
         self._write_deadline = NEVER
-        self._unsent = 0
+        self._unsent = self._corked = 0
         self._paused = self._lost = self._fin_sent = self._closing = False
-        self._advance_due = self._file_waits = self._settling = False
+        self._advance_due = self._file_waits = self._settling = self._flush_due = False
 
     # --- from the transport --------------------------------------------------------------------------
 
@@ -61,16 +57,7 @@ class AsyncioConnection(asyncio.Protocol):
         transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
         self._transport = transport
         service = self._service
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != _AF_UNIX:
-            # asyncio does it only for sockets that know their protocol number, and accepted ones do not
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(transport, "max_size"):
-            # asyncio asks for 256 KiB at every read, and the C library gives such a block back to the system
-            # each time: ten microseconds for a request of sixty octets
-            transport.max_size = READ_SIZE
-        high = service.limits.write_buffer
-        transport.set_write_buffer_limits(high=high, low=high // 4)
+        prepare(transport, service.limits.write_buffer)
         self._info = ConnectionInfo(
             peer_name(transport.get_extra_info("peername")),
             server_name(transport.get_extra_info("sockname")),
@@ -151,13 +138,7 @@ class AsyncioConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Reset the connection: the peer must not take what it has for complete."""
-        sock = self._transport.get_extra_info("socket")
-        if sock is not None and sock.family != _AF_UNIX:
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            except (OSError, ValueError):
-                pass  # it is gone already
-        self._transport.abort()
+        reset(self._transport)
 
     # --- from the cycle ------------------------------------------------------------------------------
 
@@ -165,8 +146,26 @@ class AsyncioConnection(asyncio.Protocol):
         """A fresh wake-up."""
         return AsyncioWakeup(self._service.loop)
 
+    def flush_soon(self, size: int) -> None:
+        """Write at the end of this turn of the loop, with what else is queued until then, or when it is much.
+
+        An application that sends small parts one after the other so costs one system call, not one for each.
+        """
+        self._corked += size
+        if self._corked > CORK_SIZE:
+            self.flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._service.loop.call_soon(self._flush_now, context=self._service.context)
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        if not self._lost:
+            self.flush()
+
     def flush(self) -> None:
         """Write what the engine has queued."""
+        self._corked = 0
         out = self._engine.take_output()
         transport = self._transport
         if not out or self._lost:
@@ -205,15 +204,15 @@ class AsyncioConnection(asyncio.Protocol):
 
     async def drained(self) -> None:
         """Wait until the transport has handed everything to the kernel."""
+        self.flush()
         transport = self._transport
         if transport.get_write_buffer_size():
-            high = self._service.limits.write_buffer
-            transport.set_write_buffer_limits(high=0)  # calls pause_writing
+            set_water_marks(transport, 0)  # calls pause_writing
             try:
                 while not self.writable and self._cycle is not None:
                     await self._cycle.wait()
             finally:
-                transport.set_write_buffer_limits(high=high, low=high // 4)
+                set_water_marks(transport, self._service.limits.write_buffer)
         if not self.reachable:
             raise ClientDisconnected("the client has closed the connection")
 
@@ -246,7 +245,7 @@ class AsyncioConnection(asyncio.Protocol):
         """The response is queued to its end: log it, and go on with what the peer has sent since."""
         if self._cycle is cycle:
             self._cycle = None
-            if self._service.access.enabled:
+            if self._service.access is not None:
                 self._log(cycle, aborted=self._engine.closing)
             self._advance_due = True
             if not self._settling:  # an eager task answers while its request is being dispatched
@@ -297,7 +296,7 @@ class AsyncioConnection(asyncio.Protocol):
             self._refuse(cycle)
             return
         self._cycle = cycle
-        service.begun(cycle)
+        service.cycles.add(cycle)
         task = service.loop.create_task(
             cycle.run(service.app), name=request_id, context=service.context.copy()
         )

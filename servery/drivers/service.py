@@ -68,7 +68,7 @@ class Service:
         self.make_engine = make_engine
         self.loop = loop
         self.context = context
-        self.access = access
+        self.access = access if access.enabled else None
         self.root_path = root_path
         self.concurrency = concurrency
         self.state = state
@@ -97,15 +97,11 @@ class Service:
         self.connections.discard(connection)
         self._check_idle()
 
-    def begun(self, cycle: HttpCycle) -> None:
-        """A request was handed to the application."""
-        self.cycles.add(cycle)
-        self.idle.clear()
-
     def finished(self, cycle: HttpCycle) -> None:
         """An application call has ended."""
         self.cycles.discard(cycle)
-        self._check_idle()
+        if not self.connections:
+            self._check_idle()
 
     @property
     def full(self) -> bool:
@@ -127,7 +123,7 @@ class Service:
         if cycle.logged:
             return
         cycle.logged = True
-        if self.access.enabled:
+        if self.access is not None:
             request = cycle.request
             line = (request.method, request.target, request.version)
             self._log(
@@ -138,7 +134,7 @@ class Service:
         self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int
     ) -> None:
         """One access line for octets that were no request."""
-        if self.access.enabled:
+        if self.access is not None:
             self._log(client, line or (b"-", b"-", b"-"), status, 0, None, time.monotonic(), [], False)
 
     def _log(
@@ -152,6 +148,7 @@ class Service:
         headers: list[tuple[bytes, bytes]],
         aborted: bool,
     ) -> None:
+        assert self.access is not None
         duration = time.monotonic() - started
         self.access.log(
             AccessRecord(

@@ -40,18 +40,18 @@ class Http1Engine(ResponseHalf):
     """See `servery.engine.HttpEngine` for the contract."""
 
     __slots__ = (
-        *("_body_base", "_decoder", "_draining", "_left", "_paused_at", "_read"),  # the body that is read
+        *("_begun", "_body_base", "_decoder", "_draining", "_paused_at", "_read"),  # the body that is read
         *("_eof", "_head", "_limits", "_pending", "_reading", "_stopping"),
         *("deadline", "half_closed", "wants_read"),
     )
 
     def __init__(self, limits: Limits, stamp: Stamp, now: float) -> None:
-        super().__init__(stamp)
+        super().__init__(stamp, limits.drain_size)
         self._limits = limits
         self._head = HeadParser(limits)
         self._pending = b""
         self._reading = HEAD
-        self._left = 0
+        self._begun = False  # any octet of the next head has come; empty lines before it count too
         self._decoder: ChunkedDecoder | None = None
         self._eof = self._stopping = self.half_closed = False
         self.deadline = now + limits.first_byte_timeout
@@ -93,7 +93,7 @@ class Http1Engine(ResponseHalf):
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._head_begun() or self.stream == 0:
+            if self._begun or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()
@@ -125,6 +125,7 @@ class Http1Engine(ResponseHalf):
             self._linger(now)
             return []
         self._reading = HEAD
+        self._begun = False
         self._forget_response()
         self._head.reset()
         if data:
@@ -160,14 +161,14 @@ class Http1Engine(ResponseHalf):
 
     def _read_head(self, data: bytes, now: float) -> list[Event]:
         head = self._head
-        begun = self._head_begun()
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
             return self._refuse(error, now)
         if not head.done:
             self._pending = data[used:]
-            if not begun:
+            if not self._begun:
+                self._begun = True
                 wait = self._limits.linger_timeout if self._stopping else self._limits.head_timeout
                 self.deadline = now + wait
             return []
@@ -201,10 +202,6 @@ class Http1Engine(ResponseHalf):
             head.expects_continue,
             head.upgrade,
         )
-
-    def _head_begun(self) -> bool:
-        """Whether the peer has sent any octet of the next head; empty lines before it count too."""
-        return bool(self._pending or self._head.line or self._head.empty_lines)
 
     def _begin_body(self, length: int, now: float) -> None:
         self._reading = BODY
@@ -256,6 +253,7 @@ class Http1Engine(ResponseHalf):
     def _end_body(self, part: bytes, rest: bytes, now: float) -> list[Event]:
         trailers = self._decoder.trailers if self._decoder is not None else []
         self._decoder = None
+        self._left = 0
         self._reading = READY
         self._pending = rest
         self.deadline = NEVER
@@ -317,9 +315,6 @@ class Http1Engine(ResponseHalf):
             self._reading = LINGER
             self.half_closed = True
             self.deadline = now + self._limits.linger_timeout
-
-    def _rest_is_cheap(self) -> bool:
-        return self._reading is not BODY or self._left <= self._limits.drain_size
 
     def _close(self) -> None:
         self._reading = CLOSED

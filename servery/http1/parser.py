@@ -8,7 +8,6 @@ be judged at the end of a head (Host, body framing) comes last.
 from __future__ import annotations
 
 from ..errors import LimitExceeded, RemoteProtocolError
-from ..events import Headers
 from ..grammar import (
     ABSOLUTE_FORM,
     AUTHORITY_FORM,
@@ -43,7 +42,16 @@ class HeadParser:
     """
 
     __slots__ = (
-        *("_limits", "_ordinary", "_section", "authority", "done", "empty_lines", "expects_continue"),
+        *(
+            "_limits",
+            "_ordinary",
+            "_section",
+            "authority",
+            "done",
+            "empty_lines",
+            "expects_continue",
+            "fields",
+        ),
         *("keep_alive", "length", "line", "minor", "query", "raw_path", "takes_trailers", "upgrade"),
     )
 
@@ -59,15 +67,11 @@ class HeadParser:
         """Begin the next head."""
         self.empty_lines = 0
         self._section.forget()
+        self.fields = self._section.fields
         self.raw_path = self.query = b""
         self.authority = self.upgrade = None
         self.line: tuple[bytes, bytes, bytes] | None = None
         self.done = False
-
-    @property
-    def fields(self) -> Headers:
-        """The field lines of the head."""
-        return self._section.fields
 
     def feed(self, data: bytes) -> int:
         """Read `data`, which begins with the octets that the last call left unread.
@@ -173,6 +177,7 @@ class HeadParser:
         self.length = 0
         self.keep_alive = self.minor == 1
         self.expects_continue = self.takes_trailers = False
+        self.fields = self._section.fields
         framing = self._section.framing
         if len(framing) == 1 and framing[0] in _good_hosts:  # the usual GET
             return

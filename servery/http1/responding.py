@@ -59,17 +59,21 @@ class ResponseHalf:
     """The part of `servery.engine.HttpEngine` that the application drives."""
 
     __slots__ = (
-        *("_fields", "_framing", "_owed", "_reserved", "_status", "_trailers", "_trailers_due"),
-        *("_continue_due", "_is_head", "_keep_alive", "_minor", "_out", "_responding", "_stamp"),
+        *("_fields", "_framing", "_owed", "_reserved", "_status", "_streaming"),
+        *("_continue_due", "_drain_size", "_is_head", "_keep_alive", "_left", "_minor", "_out"),
+        *("_responding", "_stamp", "_trailers", "_trailers_due"),
         *("closing", "content_sent", "reset", "stream", "takes_trailers"),
     )
 
-    def __init__(self, stamp: Stamp) -> None:
+    def __init__(self, stamp: Stamp, drain_size: int) -> None:
         self._stamp = stamp
+        self._drain_size = drain_size
+        self._left = 0  # octets of the request body that are known to come still
         self._out: list[bytes] = []
         self._responding = NONE
         self._fields = _NO_FIELDS
         self._owed = 0
+        self._streaming = False  # in chunks, with no length to keep: nothing to check for one more part
         self._minor = 1
         self._continue_due = self._is_head = False
         self._keep_alive = True
@@ -94,10 +98,6 @@ class ResponseHalf:
         """The next request may come: keep nothing of this one."""
         self._responding = NONE
         self._fields = _NO_FIELDS
-
-    def _rest_is_cheap(self) -> bool:
-        """Whether what is still to come of the request can be read and dropped."""
-        raise NotImplementedError
 
     def _close(self) -> None:
         """Close once the output is flushed."""
@@ -131,6 +131,7 @@ class ResponseHalf:
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise LocalProtocolError(f"response status must be an integer from 200 to 999, not {status!r}")
         self._fields = encode_fields(headers)
+        self._streaming = False
         self._status = status
         self._trailers_due = trailers
         self._responding = STARTED
@@ -141,6 +142,10 @@ class ResponseHalf:
         Raises `LocalProtocolError`, with nothing queued, if the content breaks the length that was given.
         """
         size = len(data)
+        if more and size and self._responding is SENDING and self._streaming and stream == self.stream:
+            self.content_sent += size
+            self._out += (b"%x\r\n" % size, data, b"\r\n")
+            return False
         head = self._account(stream, size, more)
         framing = self._framing
         if framing is LENGTH:
@@ -256,7 +261,8 @@ class ResponseHalf:
 
     def _make_head(self, size: int, more: bool, empty: bool) -> bytes:
         block, length, framing_line, flags = self._fields
-        self._keep_alive = self._persists() and not flags & WANTS_CLOSE
+        if flags & WANTS_CLOSE or not self._persists():
+            self._keep_alive = False
         if length < 0 and not more and (size or not empty) and not self._trailers_due:
             length = size  # the whole content is here: no need for chunks
             framing_line = b"content-length: %d\r\n" % size
@@ -268,6 +274,7 @@ class ResponseHalf:
             self._framing = LENGTH
         elif self._minor:
             self._framing = CHUNKS
+            self._streaming = length < 0
             framing_line = b"transfer-encoding: chunked\r\n"
         else:
             self._framing = CLOSE
@@ -296,7 +303,7 @@ class ResponseHalf:
         A peer that still waits for a 100 may never send its body, so nothing could be made of what comes
         next.
         """
-        return self._keep_alive and not self._continue_due and self._rest_is_cheap()
+        return self._keep_alive and not self._continue_due and self._left <= self._drain_size
 
     def _check_stream(self, stream: int, *expected: Responding) -> None:
         if stream != self.stream:
