@@ -10,6 +10,8 @@
 #   make format                     ruff format and the fixes that ruff can make
 #   make judges                     the test suites of other servers and of a client, against this one
 #   make judges ARGS="httpx"        one of them
+#   make fuzz                       half a minute of fuzzing the compiled core's scanner, under sanitizers
+#   make fuzz ARGS="-max_total_time=3600"    an hour of it
 #   make soak                       a long run that watches memory and open descriptors
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
@@ -37,7 +39,7 @@ WHY := from servery.selection import build_facts; why = build_facts()["native_mi
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges soak dist wheels clean chromium compiler
+.PHONY: serve test lint format judges fuzz soak dist wheels clean chromium compiler
 
 # The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
@@ -67,6 +69,9 @@ format: .venv/.lint
 judges: .venv/.checkout
 	$(BIN)/python tests/judges/run.py $(ARGS)
 
+fuzz: .venv/.made
+	$(BIN)/python tests/fuzz/run.py $(ARGS)
+
 soak: .venv/.test
 	$(BIN)/python tests/soak/run.py $(ARGS)
 
@@ -81,7 +86,7 @@ wheels: .venv/.checkout compiler
 
 clean:
 	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
-	rm -rf .cache/judges .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache/judges .cache/fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -f servery/_speedups/*.so servery/_speedups/*.pyd servery/_speedups/engine.c servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

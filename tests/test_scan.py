@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -32,11 +33,12 @@ def inputs() -> list[bytes]:
     return [*(ORDINARY + case.data for case in CASES), *mutants]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the flags are those of gcc and clang")
 @pytest.mark.parametrize("path", ["vectors", "scalar"])
 def test_scanner_agrees_with_a_naive_reader(tmp_path: Path, path: str) -> None:
     program = tmp_path / "scan"
     compiler = sysconfig.get_config_var("CC").split()
-    plain = ["-U__SSE2__", "-U__aarch64__"] if path == "scalar" else []
+    plain = ["-DSV_SCALAR"] if path == "scalar" else []
     sources = [FUZZ / "scan_inputs.c", FUZZ / "scan_fuzzer.c", CORE / "scan.c"]
     subprocess.run([*compiler, *FLAGS, *plain, f"-I{CORE}", *sources, "-o", program], check=True)
     records = [len(data).to_bytes(4, "big") + data for data in inputs()]

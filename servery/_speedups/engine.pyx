@@ -282,7 +282,7 @@ cdef class Http1Engine:
     def __init__(self, limits, stamp, double now):
         self._limits = limits
         self._stamp = stamp
-        # A limit may be any number. The scanner counts in 32 bits, and can take no head that is as long as MAX_SCANNED.
+        # A limit may be any number; the scanner counts in 32 bits, and leaves longer heads to the reference.
         self._ordinary = max(0, min(limits.request_line, limits.field_size, limits.head_size - 2, MAX_SCANNED))
         self._max_fields = min(limits.field_count, SV_MAX_FIELDS)
         self._read_ahead = min(limits.read_ahead, MAX_LENGTH)

@@ -31,7 +31,8 @@ static const uint8_t octet_class[256] = {
 #undef O
 
 /* Where the first octet stands that cannot be in a field value: a control other than HTAB, so CR at the latest. */
-#if defined(__SSE2__)
+/* SV_SCALAR asks for the plain code, which tests compare with the others. */
+#if defined(__SSE2__) && !defined(SV_SCALAR)
 #include <emmintrin.h>
 #define SCAN_PATH "sse2"
 static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end) {
@@ -47,7 +48,7 @@ static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end) {
     while (at < end && octet_class[*at] & VALUE) at++;
     return at;
 }
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(SV_SCALAR)
 #include <arm_neon.h>
 #define SCAN_PATH "neon"
 static const uint8_t *skip_value(const uint8_t *at, const uint8_t *end) {
