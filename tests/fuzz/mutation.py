@@ -59,6 +59,21 @@ def broken(chance: random.Random) -> bytes:
     return bytes(data) or b"\r"
 
 
+def upload(chance: random.Random) -> bytes:
+    """A good request with a small body, and another request behind it."""
+    content = bytes(range(97, 97 + chance.randint(1, 20)))
+    expect, trailers, close = b"Expect: 100-continue\r\n", b"TE: trailers\r\n", b"Connection: close\r\n"
+    fields = chance.choice((b"", b"", expect, expect, trailers, close))
+    method, minor = chance.choice((b"POST", b"HEAD")), chance.choice((b"1", b"1", b"0"))
+    head = b"%b / HTTP/1.%b\r\nHost: a\r\n" % (method, minor)
+    if chance.random() < 0.4 or minor == b"0":
+        return head + fields + b"Content-Length: %d\r\n\r\n" % len(content) + content + chance.choice(KEPT)
+    cut = chance.randint(1, len(content))
+    parts = [part for part in (content[:cut], content[cut:]) if part]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+    return head + fields + b"Transfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n" + chance.choice(KEPT)
+
+
 def _break(data: bytearray, chance: random.Random) -> None:
     at = chance.randint(0, len(data))
     way = chance.randrange(4)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracing import make_engine
 
-from fuzz.mutation import broken
+from fuzz.mutation import broken, upload
 from servery.engine import NEVER
 from servery.errors import ServeryError
 from servery.events import BodyReceived, ConnectionFailed, Event
@@ -141,32 +141,37 @@ EVENTS: tuple[str, ...] = ("advance", "expire", "stop", "pause", "resume", "eof"
 
 def random_script(chance: random.Random, data: bytes | None = None) -> Script:
     """Broken octets in pieces, and between them what drivers and applications do."""
+    uploads = data is None and _flag(chance, 0.2)
     if data is None:
-        data = broken(chance)
+        data = upload(chance) if uploads else broken(chance)
     limits = random_limits(data, chance) if _flag(chance, 0.4) else DEFAULTS
-    steps: list[Step] = []
-    pieces = _cut(data, chance)
+    if uploads:
+        limits = replace(limits, drain_size=chance.choice((0, 5, 10, 20)))
+    steps: list[Step] = [("stop", 0.0)] if _flag(chance, 0.03) else []
+    pieces = _cut(data, chance, often=uploads)
     while pieces or (len(steps) < STEPS and _flag(chance, 0.75)):
         way = chance.random()
         passed = chance.choice((0.0, 0.0, 0.25, 1.0, 7.5)) if _flag(chance, 0.4) else 0.0
         if pieces and (way < 0.6 or not steps or len(steps) >= STEPS):
             steps.append(("receive", passed, pieces.pop(0)))
+            if uploads and _flag(chance, 0.2):
+                steps += [("pause", 0.0), ("resume", chance.choice((0.0, 0.5, 5.0)))]
         elif way < 0.8:
             steps += _exchange(chance, passed)
         elif way < 0.92:
             steps.append(_action(chance.choice([*ACTIONS]), chance, passed))
         else:
-            weights = (6, 3, 1, 2, 2, 1, 0.2)
+            weights = (4, 2, 1, 4, 4, 1, 0.2)
             steps.append((chance.choices(EVENTS, weights)[0], passed))
     if _flag(chance, 0.5):
         steps.append(("eof", 0.0))
     return Script(limits, steps)
 
 
-def _cut(data: bytes, chance: random.Random) -> list[bytes]:
+def _cut(data: bytes, chance: random.Random, often: bool) -> list[bytes]:
     if _flag(chance, 0.05):
         return [bytes((octet,)) for octet in data[:200]] + ([data[200:]] if len(data) > 200 else [])
-    count = chance.choice((0, 0, 0, 1, 1, 2, 4))
+    count = chance.choice((1, 4, 8) if often else (0, 0, 0, 1, 1, 2, 4))
     bounds = [0, *sorted(chance.randint(0, len(data)) for _ in range(count)), len(data)]
     return [data[a:b] for a, b in pairwise(bounds) if a < b]
 
@@ -179,12 +184,16 @@ def _exchange(chance: random.Random, passed: float) -> list[Step]:
     given = [tuple(field) for field in chance.choice(GOOD_FIELDS[:5])]
     trailers = _flag(chance, 0.2)
     steps.append(("start_response", 0.0, 0, chance.choice((200, 200, 204, 304)), given, trailers))
+    if _flag(chance, 0.3):
+        steps.append(("continue_body", 0.0, 0))
     length = dict(given).get(b"content-length")
     size = int(length) if length is not None else chance.choice((0, 5, 20_000))
     cut = chance.randint(0, size)
     for part, more in ((cut, True), (size - cut, False)) if _flag(chance) else ((size, False),):
         file = _flag(chance, 0.2)
         steps.append(("file", 0.0, 0, part, more) if file else ("send_body", 0.0, 0, b"b" * part, more))
+        if more and _flag(chance, 0.1):
+            return [*steps, (chance.choice(("abandon", "fail_response")), 0.0, 0), ("advance", 0.0)]
     if trailers:
         steps.append(("send_trailers", 0.0, 0, [(b"x-sum", b"1")], False))
     return [*steps, ("advance", 0.0)]
