@@ -135,8 +135,8 @@ ACTIONS: dict[str, Callable[[random.Random], tuple[Any, ...]]] = {
 }
 """What an application, or the server in its place, may ask for, and arguments for it."""
 
-EVENTS: tuple[str, ...] = ("advance", "expire", "stop", "pause", "resume", "eof", "hand_over")
-"""What a driver may tell, besides octets."""
+EVENTS: tuple[str, ...] = ("advance", "expire", "stop", "pause", "resume", "eof")
+"""What a driver may tell, besides octets; a script may end with "hand_over", after which there is no HTTP."""
 
 
 def random_script(chance: random.Random, data: bytes | None = None) -> Script:
@@ -161,10 +161,10 @@ def random_script(chance: random.Random, data: bytes | None = None) -> Script:
         elif way < 0.92:
             steps.append(_action(chance.choice([*ACTIONS]), chance, passed))
         else:
-            weights = (4, 2, 1, 4, 4, 1, 0.2)
+            weights = (4, 2, 1, 4, 4, 1)
             steps.append((chance.choices(EVENTS, weights)[0], passed))
     if _flag(chance, 0.5):
-        steps.append(("eof", 0.0))
+        steps.append((chance.choices(("eof", "hand_over"), (9, 1))[0], 0.0))
     return Script(limits, steps)
 
 
