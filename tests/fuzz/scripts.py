@@ -18,7 +18,7 @@ from tracing import make_engine
 from fuzz.mutation import broken, upload
 from servery.engine import NEVER
 from servery.errors import ServeryError
-from servery.events import BodyReceived, ConnectionFailed, Event
+from servery.events import BodyReceived, ConnectionFailed, Event, RequestReceived
 from servery.limits import DEFAULTS, Limits
 
 STEPS = 40
@@ -242,20 +242,40 @@ def random_limits(data: bytes, chance: random.Random) -> Limits:
 
 
 def play(name: str, script: Script) -> list[tuple[Any, ...]]:
-    """(step, events, result or exception, octets, state) of every step, by the engine `name`."""
+    """(step, time, events or result or exception, octets, state) of every step, by the engine `name`.
+
+    What no driver does is left out: there is no application before a request, nor after `advance`, which is
+    called only once the response is complete.
+    """
     engine, now = make_engine(name, script.limits), 0.0
+    asked = answered = False
     seen = []
     for step in script.steps:
+        kind = step[0]
         now += step[1]
-        if step[0] == "expire" and engine.deadline != NEVER:
+        if kind == "expire" and engine.deadline != NEVER:
             now = max(now, engine.deadline)
+        if (kind in ACTIONS and not asked) or (kind == "advance" and not answered):
+            continue
         try:
-            result = _do(engine, now, step[0], step[2:])
+            result = _do(engine, now, kind, step[2:])
+            answered = answered or _completes(kind, result)
         except (ServeryError, TypeError, ValueError) as error:
             result = (type(error), str(error))
+        if kind == "advance":
+            asked = answered = False
+        if isinstance(result, list) and any(isinstance(event, RequestReceived) for event in result):
+            asked, answered = True, False
         output = b"".join(engine.take_output())
-        seen.append((step[0], now, result, output, _state(engine)))
+        seen.append((kind, now, result, output, _state(engine)))
     return seen
+
+
+def _completes(kind: str, result: Any) -> bool:
+    """Whether a step that raised nothing has completed the response."""
+    if kind in ("answer", "abandon", "fail_response"):
+        return True
+    return kind in ACTIONS and (result is True or result in ((True, True), (False, True)))
 
 
 def _do(engine: Any, now: float, name: str, arguments: tuple[Any, ...]) -> Any:
@@ -307,5 +327,5 @@ def difference(script: Script, first: str = "python", second: str = "native") ->
     """Where two engines part on `script`, for a reader; empty if they do not."""
     for number, (one, other) in enumerate(zip(play(first, script), play(second, script), strict=True)):
         if repr(one) != repr(other):  # not only equal: of the same types
-            return f"step {number} of\n{script}\n{first}: {one}\n{second}: {other}"
+            return f"trace line {number} of\n{script}\n{first}: {one}\n{second}: {other}"
     return ""
