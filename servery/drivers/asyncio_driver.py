@@ -156,11 +156,12 @@ class AsyncioConnection(asyncio.Protocol):
             self.flush()
         elif not self._flush_due:
             self._flush_due = True
-            self._service.loop.call_soon(self._flush_now, context=self._service.context)
+            self._service.flush_later(self)
 
-    def _flush_now(self) -> None:
+    def end_of_turn(self) -> None:
+        """The turn of the loop in which `flush_soon` was called is over."""
         self._flush_due = False
-        if not self._lost:
+        if self._corked and not self._lost:
             self.flush()
 
     def flush(self) -> None:

@@ -40,12 +40,26 @@ class Connection(Protocol):
         """Reset the connection."""
         ...
 
+    def end_of_turn(self) -> None:
+        """Write what was kept back for the rest of a turn of the loop."""
+        ...
+
 
 class Service:
     """The shared part of a worker. Attributes are set once, before the first connection."""
 
     __slots__ = (
-        *("_id_prefix", "access", "app", "clock", "concurrency", "connections", "context", "cycles"),
+        *(
+            "_corked",
+            "_id_prefix",
+            "access",
+            "app",
+            "clock",
+            "concurrency",
+            "connections",
+            "context",
+            "cycles",
+        ),
         *("idle", "limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
     )
 
@@ -79,8 +93,20 @@ class Service:
         self.idle = asyncio.Event()
         self.idle.set()
         self.request_count = 0
+        self._corked: list[Connection] = []
         self.stopping = False
         self._id_prefix = os.urandom(6).hex()
+
+    def flush_later(self, connection: Connection) -> None:
+        """Call `end_of_turn` of `connection` before the loop waits: one callback serves all connections."""
+        if not self._corked:
+            self.loop.call_soon(self._end_turn, context=self.context)
+        self._corked.append(connection)
+
+    def _end_turn(self) -> None:
+        corked, self._corked = self._corked, []
+        for connection in corked:
+            connection.end_of_turn()
 
     def next_request_id(self) -> str:
         """A request id that no other worker or restart gives again."""

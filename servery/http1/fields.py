@@ -119,8 +119,9 @@ class FieldSection:
             return
         self._budget -= size + 2
         fields = self.fields
+        known, add = _lines.get, fields.append
         for line in lines:
-            fields.append(_lines.get(line) or self._parse(line))
+            add(known(line) or self._parse(line))
 
     def _take_near_limits(self, lines: list[bytes]) -> None:
         for line in lines:

@@ -179,8 +179,12 @@ class HeadParser:
         self.expects_continue = self.takes_trailers = False
         self.fields = self._section.fields
         framing = self._section.framing
-        if len(framing) == 1 and framing[0] in _good_hosts:  # the usual GET
-            return
+        if framing and framing[0] in _good_hosts:
+            if len(framing) == 1:  # the usual GET
+                return
+            if len(framing) == 2 and framing[1][0] == b"content-length":  # the usual POST
+                self.length = self._read_length([framing[1][1]])
+                return
         values: dict[bytes, list[bytes]] = {}
         for name, value in framing:
             if name in values:
