@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from corpus.http1_cases import CASES
+from fuzz.mutation import ODD, SEEDS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracing import Tracer, make_engine, trace
@@ -31,9 +32,6 @@ settings.register_profile(
 )
 PROFILE = settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
-LONGEST = 1000
-SEEDS = [case.data for case in CASES if len(case.data) <= LONGEST]
-
 LIMITS = replace(
     DEFAULTS,
     request_line=60,
@@ -47,23 +45,6 @@ LIMITS = replace(
     empty_lines=2,
 )
 """So small that the cases meet them."""
-
-ODD = [
-    b"\r",
-    b"\n",
-    b"\r\n",
-    b"\r\n\r\n",
-    b"\x00",
-    b" ",
-    b"\t",
-    b":",
-    b",",
-    b";",
-    b"0",
-    b"\xff",
-    b"\x7f",
-    b'"',
-]
 
 
 @st.composite
