@@ -28,18 +28,7 @@ class HttpCycle:
 
     __slots__ = (
         *("_answered", "_engine", "_gone", "_lost", "_more_body", "_parts", "_port", "_stream", "_told"),
-        *(
-            "_trailers",
-            "_wakeup",
-            "buffered",
-            "logged",
-            "request",
-            "request_id",
-            "scope",
-            "started",
-            "status",
-            "task",
-        ),
+        *("_trailers", "_wakeup", "buffered", "request", "request_id", "scope", "started", "status", "task"),
     )
 
     def __init__(
@@ -57,7 +46,6 @@ class HttpCycle:
         self.started = now
         self.status = 0
         self.task: Any = None
-        self.logged = False
         self.buffered = 0
         self._engine = engine
         self._port = port

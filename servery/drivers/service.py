@@ -145,10 +145,7 @@ class Service:
             self.idle.set()
 
     def log_request(self, cycle: HttpCycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> None:
-        """One access line for a request that reached the application; once, however often it is called."""
-        if cycle.logged:
-            return
-        cycle.logged = True
+        """One access line for a request: a connection calls it when it lets go of the cycle, only then."""
         if self.access is not None:
             request = cycle.request
             line = (request.method, request.target, request.version)
