@@ -21,11 +21,14 @@ from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError
 
-NAME = "servery._speedups.engine"
+PACKAGE = "servery._speedups"
 FOLDER = Path("servery/_speedups")
 FACTS = FOLDER / "build.json"
-SOURCES = [FOLDER / "engine.pyx", FOLDER / "scan.c"]
-DEPENDS = [FOLDER / "engine.pxd", FOLDER / "scan.h", Path("setup.py")]
+SOURCES = {"engine": ["engine.pyx", "scan.c"]}
+if sys.platform != "win32":  # no readiness there that a loop could wait for
+    SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "connection": ["connection.pyx"]}
+NAMES = [f"{PACKAGE}.{module}" for module in SOURCES]
+DEPENDS = [Path("setup.py"), *FOLDER.glob("*.pxd"), *FOLDER.glob("*.h")]
 
 DIRECTIVES = {
     "language_level": 3,
@@ -64,7 +67,8 @@ class BuildNative(build_ext):
         if not self.extensions:
             return
         # What an earlier build left behind may be of other sources, flags or Cython: always made anew.
-        Path(self.build_lib, self.get_ext_filename(NAME)).unlink(missing_ok=True)
+        for name in NAMES:
+            Path(self.build_lib, self.get_ext_filename(name)).unlink(missing_ok=True)
         try:
             self._translate()
             super().run()
@@ -138,7 +142,8 @@ class BuildFacts(Command):
         top = Path() if self.editable_mode else Path(self.build_lib)
         if self.editable_mode and not native.extensions:
             # What an earlier build left in the checkout is not what this one made.
-            (top / native.get_ext_filename(NAME)).unlink(missing_ok=True)
+            for name in NAMES:
+                (top / native.get_ext_filename(name)).unlink(missing_ok=True)
         facts = {"servery": self.distribution.get_version(), "native": self._native(native)}
         if WANTED:
             facts |= {"python": platform.python_version(), "platform": platform.platform()}
@@ -175,11 +180,12 @@ class Wheel(bdist_wheel):
 setup(
     ext_modules=[
         Extension(
-            NAME,
-            [path.as_posix() for path in SOURCES],
+            f"{PACKAGE}.{module}",
+            [(FOLDER / source).as_posix() for source in sources],
             depends=[path.as_posix() for path in DEPENDS],
             include_dirs=[FOLDER.as_posix()],
         )
+        for module, sources in SOURCES.items()
     ]
     if WANTED
     else [],
