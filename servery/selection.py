@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,10 +110,9 @@ def _native() -> ModuleType:
     Raises `NativeUnavailable`, which says what is missing and how to get it.
     """
     try:
-        from ._speedups import engine
+        return import_module(f"{__package__}._speedups.engine")
     except ImportError as error:
         raise NativeUnavailable(_how_to_get_it(error)) from error
-    return engine
 
 
 def _native_facts() -> tuple[dict[str, str] | None, str | None]:
