@@ -95,10 +95,11 @@ cdef class Connection(Transport):
     cdef bint _stopped_reading, _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int dispatch(self, list events, double now) except -1
-    cdef int begin(self, Request request, double now) except -1
+    cdef int begin_request(self, Request request, double now) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
     cdef int response_complete(self, HttpCycle cycle) except -1
+    cdef int peer_failed(self, object event) except -1
     cdef int lose_cycle(self) except -1
     cdef int log(self, HttpCycle cycle, bint aborted) except -1
     cdef int part_queued(self, Py_ssize_t size) except -1

@@ -595,7 +595,7 @@ cdef class Connection(Transport):
         service = shared.service
         self.set_marks(shared.write_buffer, shared.write_buffer // 4)
         service.connected(self)
-        self.read_on(True)
+        self.begin()
         if service.stopping:
             self.stop(self.reactor.clock())
         else:
@@ -608,7 +608,7 @@ cdef class Connection(Transport):
         cdef list events
         cdef Request request = self._engine.take(data, size, now)
         if request is not None:
-            self.begin(request, now)
+            self.begin_request(request, now)
         else:
             events = self._engine.receive(PyBytes_FromStringAndSize(data, size), now)
             if events:
@@ -774,17 +774,17 @@ cdef class Connection(Transport):
     cdef int dispatch(self, list events, double now) except -1:
         for event in events:
             if type(event) is RequestReceived:
-                self.begin(_request_of(event), now)
+                self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
             elif type(event) is ConnectionFailed:
-                self.failed(event)
+                self.peer_failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(False)
         return 0
 
-    cdef int begin(self, Request request, double now) except -1:
+    cdef int begin_request(self, Request request, double now) except -1:
         cdef Shared shared = self._shared
         cdef str request_id = shared.next_id()
         cdef HttpCycle cycle = <HttpCycle>HttpCycle.__new__(HttpCycle)
@@ -857,17 +857,16 @@ cdef class Connection(Transport):
         self._advance_due = True
         return 0
 
-    def failed(self, event):
-        """A peer's fault."""
+    cdef int peer_failed(self, object event) except -1:
         cdef HttpCycle cycle = self._cycle
         error_log.debug("%s: %s", self._client, event.error)
         if cycle is None:
             self._shared.service.log_refusal(self._client, event.request_line, event.replied)
-            return
+            return 0
         self._cycle = None
         cycle.status = event.replied or cycle.status
         self.log(cycle, True)
-        cycle.disconnected(True)
+        return cycle.disconnected(True)
 
     cdef int lose_cycle(self) except -1:
         cdef HttpCycle cycle = self._cycle
@@ -910,7 +909,7 @@ cdef class Connection(Transport):
             now = self.reactor.clock()
             request = engine.take_next(now)
             if request is not None:
-                self.begin(request, now)
+                self.begin_request(request, now)
                 continue
             events = engine.advance(now)
             if events:
