@@ -9,9 +9,11 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .drivers.service import EngineFactory
-    from .http1.engine import Http1Engine as Reference
     from .http1.writer import Stamp
     from .limits import Limits
 
@@ -41,8 +42,8 @@ class Selection:
     def engine_factory(self, limits: Limits, stamp: Stamp) -> EngineFactory:
         """A function that makes the engine of a new connection."""
         if self.parser == "native":
-            compiled = _native()
-            return lambda now: compiled(limits, stamp, now)
+            compiled, kept = _native().Http1Engine, _native().KeptStamp(stamp)
+            return lambda now: compiled(limits, kept, now)
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
@@ -103,16 +104,15 @@ def build_facts() -> dict[str, Any]:
     }
 
 
-def _native() -> type[Reference]:
-    """The compiled engine, which has the face of its reference.
+def _native() -> ModuleType:
+    """The compiled core.
 
     Raises `NativeUnavailable`, which says what is missing and how to get it.
     """
     try:
-        from ._speedups.engine import Http1Engine
+        return import_module(f"{__package__}._speedups.engine")
     except ImportError as error:
         raise NativeUnavailable(_how_to_get_it(error)) from error
-    return Http1Engine
 
 
 def _native_facts() -> tuple[dict[str, str] | None, str | None]:
