@@ -320,6 +320,9 @@ def test_wrong_use_of_write_is_told(world: World) -> None:
         with pytest.raises(RuntimeError, match="after write_eof"):
             transport.send_file(0, 0, 1)
         assert await world.receive(peer) == b""
+        for offset, count in ((-1, 1), (0, -1)):
+            with pytest.raises(ValueError, match="not in any file"):
+                transport.send_file(0, offset, count)
         with pytest.raises(RuntimeError, match="already"):
             transport.__init__(world.reactor, 0, None)
 
@@ -1110,7 +1113,69 @@ def test_a_connection_that_is_lost_says_nothing_of_its_file(world: World, file: 
     assert isinstance(other.error, BrokenPipeError)
 
 
-def test_whoever_is_told_of_a_file_can_write_and_close(world: World, file: int) -> None:
+@pytest.mark.parametrize("behind", [b"", b"behind it"])
+def test_a_file_can_be_withdrawn_with_what_is_behind_it(world: World, file: int, behind: bytes) -> None:
+    async def main() -> None:
+        transport, peer = world.pair(protocol, small=True)
+        transport.withdraw()
+        written = blocked(transport)
+        transport.withdraw()
+        assert not transport.send_file(file, 0, 10)
+        size = transport.get_write_buffer_size()
+        assert not transport.send_file(file, 0, 1_000_000)
+        transport.write(behind)
+        assert transport.get_write_buffer_size() == size + 1_000_000 + len(behind)
+        transport.withdraw()
+        assert transport.get_write_buffer_size() == size
+        transport.write(b"after")
+        transport.close()
+        assert await world.receive(peer) == written + BLOCK[:10] + b"after"
+        await protocol.told("lost")
+
+    protocol = Protocol()
+    world.run(main())
+    assert protocol.said.count("file") == 1
+
+
+def test_a_file_can_be_withdrawn_half_way(world: World, file: int) -> None:
+    async def main() -> None:
+        transport, peer = world.pair(protocol, small=True)
+        assert not transport.send_file(file, 0, 1_000_000)
+        assert await world.receive(peer, 100_000) == (BLOCK * 2)[:100_000]
+        transport.withdraw()
+        assert transport.get_write_buffer_size() == 0
+        assert protocol.said[-1] == "resume"
+        await world.quiet()
+        transport.close()
+        assert len(await world.receive(peer)) < 900_000
+        await protocol.told("lost")
+
+    protocol = Protocol()
+    world.run(main())
+    assert "file" not in protocol.said
+
+
+def test_whoever_is_told_of_a_file_can_withdraw_the_next(world: World, file: int) -> None:
+    class Changing(Protocol):
+        def file_sent(self, error: BaseException | None) -> None:
+            super().file_sent(error)
+            self.transport.withdraw()
+            self.transport.write(BLOCK * 32)
+            self.transport.close()
+
+    async def main() -> None:
+        transport, peer = world.pair(protocol, small=True)
+        assert not transport.send_file(file, 0, 1_000_000)
+        transport.send_file(file, 0, 5)
+        assert (await world.receive(peer))[1_000_000:] == BLOCK * 32
+        await protocol.told("lost")
+
+    protocol = Changing()
+    world.run(main())
+    assert protocol.said.count("file") == 1
+
+
+def test_whoever_is_told_of_a_file_can_write_write_and_close(world: World, file: int) -> None:
     class Next(Protocol):
         def file_sent(self, error: BaseException | None) -> None:
             super().file_sent(error)
