@@ -56,8 +56,10 @@ class Selection:
         """A function that makes the engine of a new connection."""
         if self.parser == "native":
             from ._speedups.engine import Http1Engine as Compiled
+            from ._speedups.engine import KeptStamp
 
-            return lambda now: Compiled(limits, stamp, now)
+            kept = KeptStamp(stamp)
+            return lambda now: Compiled(limits, kept, now)
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
