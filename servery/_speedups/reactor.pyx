@@ -707,6 +707,17 @@ cdef class Transport(Watched):
         self._queued()
         return 0
 
+    cdef int withdraw_file(self) except -1:
+        cdef object queue = self._queue
+        cdef FileRange last
+        if queue is not None and type(queue[len(queue) - 1]) is FileRange:
+            last = queue.pop()
+            self.unsent -= last.count
+            if not queue:
+                self._queue = None
+            return self._flushed()
+        return 0
+
     cdef int _queue_part(self, object part, Py_ssize_t size) except -1:
         if self._queue is None:
             self._queue = deque()
