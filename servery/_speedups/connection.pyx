@@ -15,6 +15,7 @@ from cpython.dict cimport PyDict_Copy, PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.stdio cimport snprintf
 
 from .engine cimport Http1Engine, KeptStamp, Request
 from .reactor cimport Reactor, Transport
@@ -103,8 +104,10 @@ cdef class Shared:
         return self._server
 
     cdef str next_id(self):
+        cdef char digits[24]
         self._count += 1
-        return PyUnicode_FromFormat("%U-%lx", <PyObject *>self._id_prefix, self._count)
+        snprintf(digits, sizeof(digits), "%lx", self._count)  # `PyUnicode_FromFormat` knows it from Python 3.12 on
+        return PyUnicode_FromFormat("%U-%s", <PyObject *>self._id_prefix, digits)
 
     cdef object start(self, ApplicationCall call, str name):
         context = PyContext_Copy(self.context)
@@ -922,7 +925,8 @@ cdef class Connection(Transport):
     cdef int switch_reading(self) except -1:
         self._stopped_reading = not self._stopped_reading
         self.read_on(not self._stopped_reading)
-        return self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        return 0
 
     cdef int wind_up(self) except -1:
         """Last words, then FIN and a lingering close, or the close itself."""
