@@ -125,8 +125,9 @@ cdef class Shared:
         cdef char *at = <char *>PyUnicode_1BYTE_DATA(made)
         memcpy(at, PyBytes_AS_STRING(self._id_prefix), size)
         rest = self._count
-        for size in range(size + digits - 1, size - 1, -1):
-            at[size] = b"0123456789abcdef"[rest & 15]
+        while rest:
+            digits -= 1
+            at[size + digits] = b"0123456789abcdef"[rest & 15]
             rest >>= 4
         return made
 
@@ -985,7 +986,8 @@ cdef class Connection(Transport):
     cdef int switch_reading(self) except -1:
         self._stopped_reading = not self._stopped_reading
         self.read_on(not self._stopped_reading)
-        return self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        return 0
 
     cdef int wind_up(self) except -1:
         """Last words, then FIN and a lingering close, or the close itself."""

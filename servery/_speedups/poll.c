@@ -49,6 +49,10 @@ static int failed(void) {
 
 #if defined(__linux__) && !defined(SV_KQUEUE)
 
+const char *sv_poll_kind(void) {
+    return "epoll";
+}
+
 int sv_poll_open(void) {
     int poll = epoll_create1(EPOLL_CLOEXEC);
     return poll < 0 ? failed() : poll;
@@ -82,6 +86,10 @@ int sv_poll_wait(int poll, sv_event *events, int most) {
 }
 
 #else
+
+const char *sv_poll_kind(void) {
+    return "kqueue";
+}
 
 int sv_poll_open(void) {
     int poll = kqueue();

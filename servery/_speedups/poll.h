@@ -28,6 +28,8 @@ typedef struct {
 
 #define SV_EVENTS 64 /* more are not taken at once */
 
+const char *sv_poll_kind(void); /* epoll, kqueue */
+
 /* A descriptor to watch with, closed by exec. It is readable itself while it has events. */
 int sv_poll_open(void);
 

@@ -40,6 +40,7 @@ cdef extern from "poll.h":
         int kind, size, port
         char text[128]
         uint32_t flow, scope
+    const char *sv_poll_kind()
     int sv_poll_open()
     int sv_poll_set(int poll, int fd, int before, int after, void *tag)
     int sv_poll_wait(int poll, sv_event *events, int most)
@@ -64,6 +65,10 @@ cdef enum:
     TURN = 1_048_576        # octets that one connection sends, of what is queued, before others have their turn
     ACCEPTED = 64           # connections accepted in one go, so that those already open get their turn
     HIGH_WATER = 65_536     # asyncio's default
+
+
+POLL = sv_poll_kind().decode()
+"""What reactors stand on: ``epoll`` or ``kqueue``."""
 
 
 cdef object _error(int number):
@@ -106,7 +111,12 @@ cdef class Reactor:
         self._poll = poll
         self.loop = loop
         self._context = context
-        context.run(loop.add_reader, poll, self.run)
+        try:
+            context.run(loop.add_reader, poll, self.run)
+        except BaseException:
+            self._poll = -1
+            sv_close(poll)
+            raise
 
     def __dealloc__(self):
         if self._poll != -1:
@@ -115,6 +125,11 @@ cdef class Reactor:
 
     def __repr__(self):
         return f"<Reactor watching {len(self._watched)}>"
+
+    @property
+    def watched(self):
+        """How many listeners and transports it watches."""
+        return len(self._watched)
 
     def close(self):
         """Abort the transports that are left, whose `connection_lost` comes in the loop's next turn, forget the listeners,
@@ -426,6 +441,10 @@ cdef class Transport(Watched):
     def abort(self):
         """Close now; `connection_lost` comes later."""
         self.drop(False)
+
+    def reset(self):
+        """Close now, with RST: the peer must not take what it has for complete."""
+        self.drop(True)
 
     def is_closing(self):
         """Whether it is closed, or about to be."""
