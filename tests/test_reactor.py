@@ -988,11 +988,11 @@ def file(tmp_path: Path) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("way", ["by the kernel", "by copy"])
-def test_files_keep_their_place_among_octets(world: World, file: int, family: str, way: str) -> None:
+@pytest.mark.parametrize("means", ["by the kernel", "by copy"])
+def test_files_keep_their_place_among_octets(world: World, file: int, family: str, means: str) -> None:
     async def main() -> None:
         transport, peer = world.pair(protocol, family, small=True)
-        if way == "by copy":
+        if means == "by copy":
             use_no_sendfile(transport, file)
         transport.set_write_buffer_limits(high=1 << 30)
         protocol.inside = True

@@ -74,9 +74,9 @@ cdef class HttpCycle:
 cdef class Awaited:
     cdef HttpCycle _cycle       # None when it is over
     cdef object _inner          # a coroutine that is waited for
-    cdef object _message        # what `send` was called with, until it is done
+    cdef object _message        # what `send` was called with, until it is put
     cdef object _result
-    cdef bint _begun
+    cdef bint _begun, _put
 
     cdef bint proceed(self) except -1
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1

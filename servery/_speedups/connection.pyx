@@ -497,7 +497,8 @@ cdef class Sending(Awaited):
     __qualname__ = "HttpCycle.send"
 
     cdef bint proceed(self) except -1:
-        if self._message is not None:
+        if not self._put:
+            self._put = True
             message, self._message = self._message, None
             self._inner = self._cycle.put(message)
         else:
