@@ -279,7 +279,7 @@ cdef tuple _encode(object headers):
         if line is None:
             return _encode_unusual(headers)
         lines.append(line)
-    return b"".join(lines), length, length_line, 0
+    return <bytes>lines[0] if len(lines) == 1 else b"".join(lines), length, length_line, 0
 
 
 @cython.freelist(64)
