@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from harness import WAIT, new_loop, reset
+from under_test import LOOPS
 
 from servery.drivers import transports
 from servery.errors import LocalProtocolError
@@ -200,6 +201,11 @@ async def spin(times: int = SPINS) -> None:
     """Let the loop turn."""
     for _ in range(times):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(params=LOOPS)
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
