@@ -1,7 +1,8 @@
 """Crowds of clients that leave in every way there is: nothing of them stays, whoever owns the sockets.
 
 After each crowd the server's process holds as many connections, descriptors, tasks, deadlines and watched
-sockets as before it, and sooner or later not more memory than the crowd before has left behind. The collector is off.
+sockets as before it, and sooner or later not more memory than the crowd before has left behind. The
+collector is off.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ cdef class Shared:
     cdef Caught _caught
     cdef object _call_soon
     cdef dict _task_options
-    cdef bint _inline, _driving
+    cdef bint _inline, _eager, _driving
     # what scopes are made from
     cdef dict scope, asgi, extensions, said
     cdef list empties           # names of extensions that have nothing to say
@@ -30,8 +30,9 @@ cdef class Shared:
 
     cdef object server(self, object sockname)
     cdef str next_id(self)
-    cdef object start(self, ApplicationCall call, str name, bint idle)
-    cdef object start_inline(self, ApplicationCall call, str name, object context)
+    cdef object start(self, ApplicationCall call, str name, bint outside)
+    cdef object start_at_once(self, ApplicationCall call, str name, object context)
+    cdef object start_and_step(self, ApplicationCall call, object context)
 
 
 cdef class Caught:

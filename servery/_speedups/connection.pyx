@@ -22,7 +22,7 @@ from .engine cimport Http1Engine, KeptStamp, Request
 from .reactor cimport Reactor, Transport
 
 import asyncio
-import inspect
+import sys
 import warnings
 from types import CoroutineType
 
@@ -89,10 +89,13 @@ cdef class Shared:
         self._create_task = loop.create_task
         self._task_factory = loop.get_task_factory
         self._task_type = asyncio.Task
-        self._inline = "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
+        self._inline = not loop.get_debug() and "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
         self._caught = <Caught>Caught.__new__(Caught)
         self._call_soon = self._caught.call_soon
         self._task_options = {"loop": loop, "name": None, "context": None}
+        self._eager = sys.version_info >= (3, 12)
+        if self._eager:
+            self._task_options["eager_start"] = True
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
         self._prepare_scopes()
 
@@ -131,37 +134,44 @@ cdef class Shared:
             rest >>= 4
         return made
 
-    cdef object start(self, ApplicationCall call, str name, bint idle):
+    cdef object start(self, ApplicationCall call, str name, bint outside):
+        """The task of a request. `outside` says that nothing of any application is running."""
         context = PyContext_Copy(self.context)
-        if idle and self._inline and not self._driving and self._task_factory() is None:
-            return self.start_inline(call, name, context)
+        if outside and self._inline and not self._driving and self._task_factory() is None:
+            return self.start_at_once(call, name, context)
         return self._create_task(call, name=name, context=context)
 
-    cdef object start_inline(self, ApplicationCall call, str name, object context):
-        """An ordinary task, whose first step does not wait for the loop's next turn: it runs here and now.
+    cdef object start_at_once(self, ApplicationCall call, str name, object context):
+        """An ordinary task, whose first step does not wait for the loop's next turn."""
+        cdef dict options = self._task_options  # one for all: to make it takes as long as to make the task
+        options["name"], options["context"] = name, context
+        self._driving = True
+        try:
+            if self._eager:
+                return PyObject_Call(self._task_type, (call,), options)
+            return self.start_and_step(call, context)
+        finally:
+            self._driving = False
+            options["name"] = options["context"] = None
 
-        Nothing of the application's is running (`start` sees to that), and the step is the one that the loop would have called,
-        in the same context. A loop has no word for that before Python 3.12, so it is asked by what every task does: it calls
-        ``loop.call_soon`` when it is made.
+    cdef object start_and_step(self, ApplicationCall call, object context):
+        """What ``eager_start`` does, for Python 3.11, which does not have it.
+
+        A task asks its loop for its first step with ``call_soon`` when it is made: it is taken at its word.
         """
         cdef Caught caught = self._caught
-        cdef dict options = self._task_options  # one for all: making it takes longer than making the task
         loop = self.loop
-        options["name"], options["context"] = name, context
         loop.call_soon = self._call_soon
         try:
-            task = PyObject_Call(self._task_type, (call,), options)
+            task = PyObject_Call(self._task_type, (call,), self._task_options)
         finally:
             del loop.call_soon
-            options["name"] = options["context"] = None
         step, caught.step = caught.step, None
-        self._driving = True
         PyContext_Enter(context)
         try:
             step()
         finally:
             PyContext_Exit(context)
-            self._driving = False
         return task
 
 
