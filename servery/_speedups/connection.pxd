@@ -64,6 +64,8 @@ cdef class HttpCycle:
     cdef object pause(self)
     cdef object take(self)
     cdef object put(self, object message)
+    cdef object put_path(self, object message)
+    cdef int end_file(self) except -1
     cdef int put_start(self, dict message) except -1
     cdef int put_body(self, object body, bint more) except -1
     cdef object undrained(self)
@@ -109,6 +111,7 @@ cdef class Connection(Transport):
     cdef int begin_request(self, Request request, double now) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
+    cdef bint write_file(self, object sending) except -1
     cdef int finished(self, HttpCycle cycle) except -1
     cdef int response_complete(self, HttpCycle cycle) except -1
     cdef int peer_failed(self, object event) except -1

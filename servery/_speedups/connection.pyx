@@ -28,7 +28,7 @@ from types import CoroutineType
 
 from ..addresses import peer_name, server_name
 from ..asgi import scope as _scope
-from ..asgi.messages import as_bytes, is_disconnect, send_other
+from ..asgi.messages import as_bytes, is_disconnect, required, send_other
 from ..drivers.asyncio_driver import CORK_SIZE as _CORK_SIZE
 from ..drivers.sendfile import FileToSend
 from ..drivers.service import error_log
@@ -62,6 +62,7 @@ cdef dict _METHODS = _scope._METHODS
 cdef bytes _V11 = b"1.1"
 cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
+cdef str _PATH = "http.response.pathsend"
 
 
 class _Over(Exception):
@@ -325,7 +326,40 @@ cdef class HttpCycle:
         if kind == _START:
             self.put_start(message if type(message) is dict else dict(message))
             return None
+        if kind == _PATH:
+            return self.put_path(message)
         return send_other(self, kind, message)
+
+    cdef object put_path(self, object message):
+        """`servery.asgi.messages.send_other`, for a file that the kernel may take at once."""
+        cdef bint complete = True
+        sending = FileToSend(required(message, "path"), 0, None)
+        try:
+            if self._engine.reserve_body(self.stream, sending.size, False):
+                complete = self._port.write_file(sending)
+            if complete:
+                self.end_file()
+        except BaseException:
+            sending.close()
+            raise
+        if not complete:
+            return self.wait_for_file(sending)
+        sending.close()
+        return None
+
+    async def wait_for_file(self, sending):
+        """The rest of `put_path`."""
+        try:
+            await self._port.rest_of_file()
+        finally:
+            sending.close()
+        self.end_file()
+
+    cdef int end_file(self) except -1:
+        if self._engine.end_reserved(self.stream):
+            self._port.end_queued(0)
+            return self.complete()
+        return self._port.write_out()
 
     cdef int put_start(self, dict message) except -1:
         try:
@@ -772,14 +806,29 @@ cdef class Connection(Transport):
 
     async def send_file(self, sending):
         """Write an open file after what was flushed."""
-        cdef HttpCycle cycle = self._cycle
-        if cycle is None or self.closing:
+        if not self.write_file(sending):
+            await self.rest_of_file()
+
+    cdef bint write_file(self, object sending) except -1:
+        """Write what is queued, and an open file behind it; whether the kernel has taken all of it."""
+        cdef list out = self._engine._out
+        if self._cycle is not None and not self.closing:
+            self._corked = self._held = 0
+            self._engine._out = []
+            self._file_error = None
+            self.put_before_file(out)
+            if self.put_file(sending.fd, sending.offset, sending.size):
+                return True
+        if self._cycle is None or self.closing:
+            self.lose_cycle()  # now: the loop's word on it comes later than the application's next message
             raise ClientDisconnected("the client has closed the connection")
-        self._file_error = None
-        if self.put_file(sending.fd, sending.offset, sending.size):
-            return
         self._file_waits = True
         self.watch_writing(self.reactor.clock())
+        return False
+
+    async def rest_of_file(self):
+        """Wait until the kernel has all of the file that was written last."""
+        cdef HttpCycle cycle = self._cycle
         try:
             while self._file_waits and self._cycle is cycle:
                 await cycle.pause()

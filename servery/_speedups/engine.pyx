@@ -791,7 +791,7 @@ cdef class Http1Engine:
                 out.append(_CRLF)
         return not more and self._end_content()
 
-    def reserve_body(self, long stream, Py_ssize_t size, bint more):
+    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1:
         cdef bint chunked
         if self._account(stream, size, more):
             self._out.append(self._make_head(size, more, None))
@@ -803,7 +803,7 @@ cdef class Http1Engine:
         self._reserved = (chunked, more)
         return self._framing != EMPTY
 
-    def end_reserved(self, long stream):
+    cpdef bint end_reserved(self, long stream) except -1:
         self._expect(stream, SENDING)
         chunked, more = self._reserved
         if chunked:
