@@ -63,6 +63,7 @@ cdef class HttpCycle:
     cdef int wake(self) except -1
     cdef object pause(self)
     cdef object take(self)
+    cdef dict take_body(self)
     cdef object put(self, object message)
     cdef object put_path(self, object message)
     cdef int end_file(self) except -1

@@ -280,7 +280,7 @@ cdef class HttpCycle:
         """The message that `receive` returns now, or None while there is none."""
         if not self._answered:
             if self._body is not None:
-                return self._take_body()
+                return self.take_body()
             if not self._gone:
                 if self._more_body:
                     self._engine.continue_body(self.stream)
@@ -289,8 +289,8 @@ cdef class HttpCycle:
             self._told = True
         return {"type": "http.disconnect"}
 
-    def _take_body(self):
-        message = {"type": "http.request", "body": self._body, "more_body": self._more_body}
+    cdef dict take_body(self):
+        cdef dict message = {"type": "http.request", "body": self._body, "more_body": self._more_body}
         if self._parts is not None:
             message["body"] = b"".join(self._parts)
             self._parts = None
