@@ -14,7 +14,8 @@ cdef class Shared:
     cdef Py_ssize_t write_buffer, body_buffer
     cdef double write_timeout
     # how a task is started
-    cdef object _create_task, _task_factory, _task_type
+    cdef object _create_task, _task_factory
+    cdef dict _tasks            # with the class of tasks
     cdef Caught _caught
     cdef object _call_soon
     cdef dict _loop_dict
@@ -33,7 +34,7 @@ cdef class Shared:
     cdef str next_id(self)
     cdef object start(self, ApplicationCall call, str name, bint outside)
     cdef object start_at_once(self, ApplicationCall call, str name, object context)
-    cdef object start_and_step(self, ApplicationCall call, object context)
+    cdef object start_and_step(self, object task_type, ApplicationCall call, object context)
 
 
 cdef class Caught:

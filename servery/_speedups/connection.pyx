@@ -90,8 +90,11 @@ cdef class Shared:
         self.write_timeout = limits.write_timeout
         self._create_task = loop.create_task
         self._task_factory = loop.get_task_factory
-        self._task_type = asyncio.Task
-        self._inline = not loop.get_debug() and all(_is_plain(loop, name) for name in ("create_task", "call_soon"))
+        # looked up each time, as asyncio does it itself
+        self._tasks = vars(asyncio.tasks) if _owner(loop, "create_task") == "asyncio" else {"Task": asyncio.Task}
+        self._inline = not loop.get_debug() and all(
+            _owner(loop, name) in ("asyncio", "uvloop") for name in ("create_task", "call_soon")
+        )
         self._caught = <Caught>Caught.__new__(Caught)
         self._caught.others = loop.call_soon
         self._call_soon = self._caught.call_soon
@@ -148,17 +151,18 @@ cdef class Shared:
     cdef object start_at_once(self, ApplicationCall call, str name, object context):
         """An ordinary task, whose first step does not wait for the loop's next turn."""
         cdef dict options = self._task_options  # one for all: to make it takes as long as to make the task
+        task_type = <object>PyDict_GetItem(self._tasks, "Task")
         options["name"], options["context"] = name, context
         self._driving = True
         try:
             if self._eager:
-                return PyObject_Call(self._task_type, (call,), options)
-            return self.start_and_step(call, context)
+                return PyObject_Call(task_type, (call,), options)
+            return self.start_and_step(task_type, call, context)
         finally:
             self._driving = False
             options["name"] = options["context"] = None
 
-    cdef object start_and_step(self, ApplicationCall call, object context):
+    cdef object start_and_step(self, object task_type, ApplicationCall call, object context):
         """What ``eager_start`` does, for Python 3.11, which does not have it.
 
         A task asks its loop for its first step with ``call_soon`` when it is made: it is taken at its word.
@@ -170,7 +174,7 @@ cdef class Shared:
         caught.context = context
         names[_CALL_SOON] = self._call_soon
         try:
-            task = PyObject_Call(self._task_type, (call,), self._task_options)
+            task = PyObject_Call(task_type, (call,), self._task_options)
         finally:
             del names[_CALL_SOON]
         step, caught.step = caught.step, None
@@ -196,10 +200,11 @@ cdef class Caught:
         self.step, self.context = callback, None
 
 
-def _is_plain(loop, name):
-    """Whether a method is the loop's own, and not replaced by somebody who wants to see all calls."""
-    made_by = next((kind.__module__ for kind in type(loop).__mro__ if name in vars(kind)), "")
-    return made_by.partition(".")[0] in ("asyncio", "uvloop") and name not in getattr(loop, "__dict__", (name,))
+def _owner(loop, name):
+    """The library of which a loop has got this method; "" if an object of its own replaces it."""
+    if name in getattr(loop, "__dict__", (name,)):
+        return ""
+    return next((kind.__module__.partition(".")[0] for kind in type(loop).__mro__ if name in vars(kind)), "")
 
 
 cdef Request _request_of(object event):

@@ -9,7 +9,8 @@ cdef class Watched
 cdef class Reactor:
     cdef readonly object loop
     cdef readonly long turns    # calls of `run`
-    cdef object _context        # callbacks run in it, so that none keeps a request's variables
+    cdef object _context        # callbacks run in copies of it, so that none keeps a request's variables
+    cdef list _contexts         # these copies: one for each call of `run` that may be in progress
     cdef int _poll              # the epoll or kqueue descriptor, -1 once closed
     cdef double now             # monotonic seconds when the batch in progress began
     cdef char *_buffer          # what is read goes here first; it belongs to nobody after the hook returned
@@ -18,6 +19,7 @@ cdef class Reactor:
     cdef int _taken             # the descriptor that a transport was made for last
     cdef int _running           # calls of `run` that are in progress
 
+    cdef int _serve(self) except -1
     cdef double clock(self) noexcept    # reactor.now inside of a batch, else the clock
     cdef int watch(self, Watched it, int interest) except -1    # to begin, and to change
     cdef int ignore(self, Watched it) except -1     # the kernel tells nothing of it, until it is watched again

@@ -25,6 +25,15 @@ from libc.string cimport strerror
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *text, Py_ssize_t size)
+    int PyContext_Enter(object) except -1
+    int PyContext_Exit(object) except -1
+
+cdef extern from *:
+    """
+    /* What a callback of the loop runs in; there is no function that tells it. */
+    #define sv_current_context() (PyThreadState_Get()->context)
+    """
+    PyObject *sv_current_context()
 
 cdef extern from "poll.h":
     enum: SV_READ, SV_WRITE, SV_BROKEN, SV_EXCLUSIVE, SV_AWAY
@@ -111,6 +120,7 @@ cdef class Reactor:
         self._poll = poll
         self.loop = loop
         self._context = context
+        self._contexts = []
         try:
             context.run(loop.add_reader, poll, self.run)
         except BaseException:
@@ -148,32 +158,53 @@ cdef class Reactor:
         self._poll = -1
 
     def run(self):
-        """Serve what is ready, `SV_EVENTS` at most; the loop calls it."""
+        """Serve what is ready, `SV_EVENTS` at most; the loop calls it.
+
+        What is called may run the loop, and this again. No context can be entered twice: so that the loop can call this, the one
+        that it calls it in is left meanwhile, and each call in progress has another one.
+        """
+        cdef PyObject *entered = sv_current_context()
+        callers = <object>entered if entered is not NULL else None
+        if self._running == len(self._contexts):
+            self._contexts.append(self._context.copy())
+        own = self._contexts[self._running]
+        self.turns += 1
+        if callers is not None:
+            PyContext_Exit(callers)
+        self._running += 1
+        try:
+            PyContext_Enter(own)
+            try:
+                self._serve()
+            finally:
+                PyContext_Exit(own)
+        finally:
+            self._running -= 1
+            if callers is not None:
+                PyContext_Enter(callers)
+            if self._leaving and not self._running:
+                self._leaving = []
+
+    cdef int _serve(self) except -1:
+        """One batch. What belongs to it is on the stack."""
         cdef sv_event events[SV_EVENTS]
         cdef int count, at
         cdef Watched it
-        self.turns += 1
         count = sv_poll_wait(self._poll, events, SV_EVENTS)
         if count < 0:
             raise _error(-count)
         self.now = sv_monotonic()
-        # A callback may run the loop, and this again: what belongs to one call is on its stack.
-        self._running += 1
-        try:
-            for at in range(count):
-                it = <Watched>events[at].tag
-                if it.fd == -1:
-                    continue  # forgotten by one before
-                try:
-                    it.ready(events[at].what)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    it.failed(error)
-        finally:
-            self._running -= 1
-            if self._leaving and not self._running:
-                self._leaving = []
+        for at in range(count):
+            it = <Watched>events[at].tag
+            if it.fd == -1:
+                continue  # forgotten by one before
+            try:
+                it.ready(events[at].what)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                it.failed(error)
+        return 0
 
     cdef double clock(self) noexcept:
         return self.now if self._running else sv_monotonic()
