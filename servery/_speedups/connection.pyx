@@ -62,6 +62,7 @@ cdef dict _METHODS = _scope._METHODS
 cdef bytes _V11 = b"1.1"
 cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
+cdef object _DONE = object()  # instead of a message, of which an application may send any kind
 
 
 class _Over(Exception):
@@ -497,8 +498,8 @@ cdef class Sending(Awaited):
     __qualname__ = "HttpCycle.send"
 
     cdef bint proceed(self) except -1:
-        if self._message is not None:
-            message, self._message = self._message, None
+        if self._message is not _DONE:
+            message, self._message = self._message, _DONE
             self._inner = self._cycle.put(message)
         else:
             self._inner = self._cycle.undrained()

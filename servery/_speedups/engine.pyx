@@ -589,6 +589,7 @@ cdef class Http1Engine:
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
+            error.__traceback__ = error.__context__ = None  # a value from now on: see the reference
             return self._refuse(error, now)
         if not head.done:
             self._pending = data[used:]

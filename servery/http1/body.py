@@ -92,6 +92,7 @@ class ChunkedDecoder:
                 if at == before:
                     break
         except RemoteProtocolError as error:
+            error.__traceback__ = error.__context__ = None  # a value from now on: its frames would keep much
             self.error = error
         if self.done:
             self.rest = data[at:]
