@@ -11,7 +11,8 @@
 #   make judges                     the test suites of other servers and of a client, against this one
 #   make judges ARGS="httpx"        one of them
 #   make fuzz                       half a minute of fuzzing the compiled core's scanner, under sanitizers
-#   make fuzz ARGS="-max_total_time=3600"    an hour of it
+#   make fuzz ARGS="engine"         the same with the whole compiled engine, against its reference
+#   make fuzz ARGS="engine -max_total_time=3600"    an hour of it
 #   make soak                       a long run that watches memory and open descriptors
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
@@ -69,7 +70,7 @@ format: .venv/.lint
 judges: .venv/.checkout
 	$(BIN)/python tests/judges/run.py $(ARGS)
 
-fuzz: .venv/.made
+fuzz: .venv/.fuzz
 	$(BIN)/python tests/fuzz/run.py $(ARGS)
 
 soak: .venv/.test
@@ -123,6 +124,10 @@ compiler: .venv/.made
 
 .venv/.test: .venv/.native pyproject.toml
 	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+.venv/.fuzz: .venv/.native pyproject.toml
+	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 .venv/.lint: .venv/.checkout pyproject.toml

@@ -23,8 +23,10 @@ from zlib import crc32
 
 import pytest
 from fuzz import differential
-from fuzz.mutation import broken
-from fuzz.scripts import EXTREMES, SIZES, difference, play, random_script
+from fuzz.chance import ENOUGH, Chance
+from fuzz.mutation import broken, composed
+from fuzz.playing import difference, play
+from fuzz.scripts import EXTREMES, SIZES, random_script
 from harness import read_to_end, running, send_pieces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,10 +55,10 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 
 
 @settings(PROFILE, max_examples=SCRIPTS)
-@given(chance=st.randoms(use_true_random=False))
-def test_random_scripts(chance: random.Random) -> None:
+@given(octets=st.binary(min_size=ENOUGH, max_size=ENOUGH))
+def test_random_scripts(octets: bytes) -> None:
     """A failure is shown with the shortest script that Hypothesis finds."""
-    assert difference(random_script(chance)) == ""
+    assert difference(random_script(Chance(octets))) == ""
 
 
 def test_many_random_scripts() -> None:
@@ -69,7 +71,7 @@ def test_scripts_go_everywhere() -> None:
     """The scripts above reach what they are for: bodies, pipelines, answers of every kind, and refusals."""
     happened: dict[str, int] = {}
     for number in range(1500):
-        for step, _, result, _, state in play("python", random_script(random.Random(number))):
+        for step, _, result, _, state in play("python", random_script(Chance.numbered("everywhere", number))):
             refused = isinstance(result, tuple) and result and isinstance(result[0], type)
             words = [f"{step} {'refused' if refused else 'done'}", f"request {state[5]}"]
             for event in result if isinstance(result, list) else []:
@@ -213,9 +215,9 @@ WAYS = (respond, respond, respond, chunked, chunked, trailed, trailed, raising, 
 
 def converse(sock: socket.socket, number: int) -> bytes | None:
     """What a client read that sent input `number` and half-closed; ``None`` if the server cut it off."""
-    chance = random.Random(f"wire {number}")
-    data = broken(chance)
-    cuts = random_cuts(len(data), chance) if len(data) > 1 and chance.random() < 0.3 else []
+    chance = Chance.numbered("wire", number)
+    data = composed(chance) if chance.flag(0.3) else broken(chance)
+    cuts = random_cuts(len(data), random.Random(number)) if len(data) > 1 and chance.flag(0.3) else []
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     send_pieces(sock, data, cuts)
     try:
