@@ -30,8 +30,9 @@ ARGS ?=
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
 COMPLETE := servery/http1/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
 
-# What the compiled core is made of; engine.c stands there only after a build with line tracing.
-CORE := $(filter-out %/engine.c,$(wildcard servery/_speedups/*.pyx servery/_speedups/*.pxd servery/_speedups/*.[ch]))
+# What the compiled core is made of, and what stands beside it only after a build with line tracing.
+TRACED := $(patsubst %.pyx,%.c,$(wildcard servery/_speedups/*.pyx))
+CORE := $(filter-out $(TRACED),$(wildcard servery/_speedups/*.pyx servery/_speedups/*.pxd servery/_speedups/*.[ch]))
 
 # Says why there is no compiled core, and fails; or says nothing.
 WHY := from servery.selection import build_facts; why = build_facts()["native_missing"]; \
@@ -88,7 +89,7 @@ wheels: .venv/.checkout compiler
 clean:
 	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
 	rm -rf .cache/judges .cache/fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -f servery/_speedups/*.so servery/_speedups/*.pyd servery/_speedups/engine.c servery/_speedups/build.json
+	rm -f servery/_speedups/*.so servery/_speedups/*.pyd $(TRACED) servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without a browser the rest of the suite still runs; the browser's tests then say what they miss.

@@ -7,8 +7,10 @@ cannot work is a `ConfigError` with the fix in its text, raised before a socket 
 from __future__ import annotations
 
 import platform
+import select as readiness
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,15 +21,27 @@ from .errors import ConfigError, NativeUnavailable
 
 if TYPE_CHECKING:
     import asyncio
+    from contextvars import Context
 
     from .config import Config
-    from .drivers.service import EngineFactory
-    from .http1.engine import Http1Engine as Reference
+    from .drivers.io import Begin, Io
+    from .drivers.service import EngineFactory, Service
     from .http1.writer import Stamp
     from .limits import Limits
 
 SPEEDUPS = Path(__file__).parent / "_speedups"
 """Where the compiled core is, if this install has one, and beside it the facts that the build wrote down."""
+
+HAS_READINESS = hasattr(readiness, "epoll") or hasattr(readiness, "kqueue")
+"""Whether this platform has something that a reactor can stand on."""
+
+MODULES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("python", "transport"): (),
+    ("python", "reactor"): ("reactor",),
+    ("native", "transport"): ("engine",),
+    ("native", "reactor"): ("engine", "reactor", "connection"),
+}
+"""What of the compiled core runs, by parser and io."""
 
 
 class Selection:
@@ -41,11 +55,51 @@ class Selection:
     def engine_factory(self, limits: Limits, stamp: Stamp) -> EngineFactory:
         """A function that makes the engine of a new connection."""
         if self.parser == "native":
-            compiled = _native()
-            return lambda now: compiled(limits, stamp, now)
+            from ._speedups.engine import Http1Engine as Compiled
+            from ._speedups.engine import KeptStamp
+
+            kept = KeptStamp(stamp)
+            return lambda now: Compiled(limits, kept, now)
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
+
+    def open_io(self, loop: asyncio.AbstractEventLoop, context: Context) -> Io:
+        """Who owns the sockets of a worker that runs in `loop`, which calls back in `context`.
+
+        Raises `ConfigError` if that loop cannot tell when a descriptor is ready.
+        """
+        from .drivers.io import ReactorIo, TransportIo
+
+        if self.io == "transport":
+            return TransportIo(loop)
+        from ._speedups.reactor import Listener, Reactor
+
+        try:
+            reactor = Reactor(loop, context)
+        except NotImplementedError as error:
+            raise ConfigError(
+                "--io reactor needs an event loop with add_reader(), and "
+                f"{type(loop).__qualname__} has none: use --io transport"
+            ) from error
+        return ReactorIo(
+            loop,
+            lambda sock, begin, exhausted: Listener(reactor, sock, begin, exhausted),
+            lambda service: self._beginner(reactor, service),
+            reactor.close,
+        )
+
+    def _beginner(self, reactor: Any, service: Service) -> Begin:
+        """What takes over the connections that `reactor` accepts."""
+        if self.parser == "native":
+            from ._speedups.connection import Connection, Shared
+
+            shared = Shared(service)
+            return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
+        from ._speedups.reactor import Transport
+        from .drivers.asyncio_driver import AsyncioConnection
+
+        return lambda fd, peer, own: Transport(reactor, fd, AsyncioConnection(service), peer, own).start()
 
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
         """A function that makes the event loop."""
@@ -65,25 +119,29 @@ class Selection:
 
 def select(config: Config) -> Selection:
     """The parts that `config` asks for. Raises `ConfigError` or `NativeUnavailable`."""
-    if config.parser == "native":
-        _native()
-    if config.io == "reactor":
+    if config.io == "reactor" and not HAS_READINESS:
         raise ConfigError(
-            "--io reactor is not built yet: this version of servery serves on the event loop's transports: "
-            "use --io transport"
+            "--io reactor needs epoll or kqueue, and this platform has neither: use --io transport"
         )
+    io = config.io or ("reactor" if config.parser == "native" and HAS_READINESS else "transport")
+    try:
+        for module in MODULES[config.parser, io]:
+            import_module(f"{__package__}._speedups.{module}")
+    except ImportError as error:
+        raise NativeUnavailable(_how_to_get_it(config, module, error)) from error
     if config.loop == "uvloop" and find_spec("uvloop") is None:
         raise ConfigError(
             "--loop uvloop needs the package uvloop, which is not installed: "
             "install it with `python -m pip install uvloop`, or use --loop asyncio"
         )
-    return Selection(config.parser, config.io or "transport", config.loop)
+    return Selection(config.parser, io, config.loop)
 
 
 def build_facts() -> dict[str, Any]:
     """How this install was built and where it runs, for ``--version --verbose`` and for reports.
 
-    ``native`` is what the compiled core says of itself; if it is null, ``native_missing`` says why.
+    ``native`` is what the compiled core says of itself, its modules among it, and what its reactor stands on
+    (``poll``); if it is null, ``native_missing`` says why.
     """
     gil = getattr(sys, "_is_gil_enabled", None)
     native, missing = _native_facts()
@@ -96,6 +154,7 @@ def build_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "gil": gil() if gil is not None else True,
         "parsers": ["python", "native"] if native else ["python"],
+        "ios": ["transport", "reactor"] if native and "poll" in native else ["transport"],
         "native": native,
         "native_missing": missing,
         "uvloop": _version_of("uvloop"),
@@ -103,40 +162,39 @@ def build_facts() -> dict[str, Any]:
     }
 
 
-def _native() -> type[Reference]:
-    """The compiled engine, which has the face of its reference.
-
-    Raises `NativeUnavailable`, which says what is missing and how to get it.
-    """
-    try:
-        from ._speedups.engine import Http1Engine
-    except ImportError as error:
-        raise NativeUnavailable(_how_to_get_it(error)) from error
-    return Http1Engine
-
-
-def _native_facts() -> tuple[dict[str, str] | None, str | None]:
+def _native_facts() -> tuple[dict[str, Any] | None, str | None]:
     """(what the compiled core says of itself, None), or (None, why it is not here)."""
+    wanted = MODULES["native", "reactor" if HAS_READINESS else "transport"]
     try:
-        from ._speedups.engine import __file__, build_info
+        modules = {name: import_module(f"{__package__}._speedups.{name}") for name in wanted}
     except ImportError as error:
         return None, f"{error}; {_how_built()}"
-    return {"file": __file__, **build_info()}, None
+    facts: dict[str, Any] = {"modules": {name: module.__file__ for name, module in modules.items()}}
+    facts |= modules["engine"].build_info()
+    if "reactor" in modules:
+        facts["poll"] = modules["reactor"].POLL
+    return facts, None
 
 
-def _how_to_get_it(error: ImportError) -> str:
-    expected = SPEEDUPS / f"engine{EXTENSION_SUFFIXES[0]}"
-    others = sorted({path.name for path in SPEEDUPS.glob("engine.*") if path.suffix in (".so", ".pyd")})
+def _how_to_get_it(config: Config, module: str, error: ImportError) -> str:
+    """Why `module` is not there, and what to do."""
+    flag, instead = "--parser native", "--parser python"
+    if config.parser == "python":
+        flag, instead = "--io reactor", "--io transport"
+    elif config.io == "reactor":
+        instead += " --io transport"
+    expected = SPEEDUPS / f"{module}{EXTENSION_SUFFIXES[0]}"
+    others = sorted({path.name for path in SPEEDUPS.glob(f"{module}.*") if path.suffix in (".so", ".pyd")})
     state = "there" if expected.exists() else "missing"
     if others and not expected.exists():
         state += f"; built for another Python: {', '.join(others)}"
-    return f"""--parser native needs the compiled core, which cannot be imported: {error}
+    return f"""{flag} needs the compiled core, which cannot be imported: {error}
   expected file: {expected} ({state})
   this install:  {_how_built()}
   to get it:     install a wheel for this platform; or, with a C compiler and the headers of Python, build it:
                  SERVERY_BUILD_NATIVE=require python -m pip install --force-reinstall --no-cache-dir PATH
                  where PATH is a checkout or an sdist of servery
-  without it:    --parser python"""
+  without it:    {instead}"""
 
 
 def _how_built() -> str:

@@ -25,7 +25,7 @@ from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
 from .drivers.acceptor import Acceptor
-from .drivers.asyncio_driver import AsyncioConnection
+from .drivers.io import Io
 from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
 from .drivers.wakeup import AsyncioWakeup
@@ -135,17 +135,19 @@ class Server:
         self._loop = asyncio.get_running_loop()
         logs.configure(self.config)
         loaded = load_app(self.config)
-        self.listeners = bind_all(
-            addresses(self.config), uds_mode=self.config.uds_mode, backlog=self.config.backlog
-        )
+        io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
-            await self._serve(loaded, announce)
+            self.listeners = bind_all(
+                addresses(self.config), uds_mode=self.config.uds_mode, backlog=self.config.backlog
+            )
+            await self._serve(loaded, io, announce)
         finally:
             self.started = False
             for listener in self.listeners:
                 listener.close()
+            io.close()
 
-    async def _serve(self, loaded: LoadedApp, announce: bool) -> None:
+    async def _serve(self, loaded: LoadedApp, io: Io, announce: bool) -> None:
         loop = asyncio.get_running_loop()
         lifespan = Lifespan(loaded.app, lambda: AsyncioWakeup(loop))
         task = await self._start_lifespan(lifespan)
@@ -153,11 +155,7 @@ class Server:
             await self._end_lifespan(lifespan, task)
             return
         service = self._make_service(loaded, lifespan.state if task is not None else None)
-        acceptors = [
-            Acceptor(loop, listener.sock, lambda: AsyncioConnection(service)) for listener in self.listeners
-        ]
-        for acceptor in acceptors:
-            await acceptor.start()
+        acceptors = await io.listen(self.sockets, service)
         self.started = True
         self._announce(announce)
         try:

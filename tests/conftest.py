@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 
 import pytest
 from harness import Running, running
-from under_test import ENGINES, LOOPS, chosen, pairs
+from under_test import ENGINES, IOS, Way, chosen, ways
+
+MISSING_IS_AN_ERROR = "run servers with these (default: %(default)s); one that is missing is an error"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--engines",
-        default=",".join(ENGINES),
-        metavar="NAME[,NAME]",
-        help="run engines and servers with these (default: %(default)s); one that is missing is an error",
-    )
+    for option, names in (("--engines", ENGINES), ("--io", IOS)):
+        parser.addoption(option, default=",".join(names), metavar="NAME[,NAME]", help=MISSING_IS_AN_ERROR)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    chosen_engines(config)
+    config.addinivalue_line(
+        "markers", "shared_server: the tests of the module share their servers, and so their ways"
+    )
+    chosen_names(config, "--engines", ENGINES)
+    chosen_names(config, "--io", IOS)
 
 
-def chosen_engines(config: pytest.Config) -> list[str]:
-    """The engines of `--engines`, in order, each once; an unknown name ends the run."""
-    names = list(dict.fromkeys(name.strip() for name in config.getoption("--engines").split(",")))
-    unknown = [name for name in names if name not in ENGINES]
+def chosen_names(config: pytest.Config, option: str, known: Collection[str]) -> list[str]:
+    """The names that `option` gives, in order, each once; an unknown name ends the run."""
+    names = list(dict.fromkeys(name.strip() for name in config.getoption(option).split(",")))
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise pytest.UsageError(f"--engines: unknown {unknown[0]!r}; choose from {', '.join(ENGINES)}")
+        raise pytest.UsageError(f"{option}: unknown {unknown[0]!r}; choose from {', '.join(known)}")
     return names
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    engines, asked = chosen_engines(metafunc.config), metafunc.fixturenames
-    if "engine_name" in asked:
+    engines = chosen_names(metafunc.config, "--engines", ENGINES)
+    if "engine_name" in metafunc.fixturenames:
         metafunc.parametrize("engine_name", engines, indirect=True)
-    if "parser" in asked and "loop_kind" in asked:
-        ways = pairs(metafunc.function.__name__, engines)
-        metafunc.parametrize(("parser", "loop_kind"), ways, indirect=True)
-    elif "parser" in asked:
-        metafunc.parametrize("parser", engines, indirect=True)
-    elif "loop_kind" in asked:
-        metafunc.parametrize("loop_kind", LOOPS, indirect=True)
+    if "way" in metafunc.fixturenames:
+        shared = metafunc.definition.get_closest_marker("shared_server")
+        name = metafunc.module.__name__ if shared else metafunc.function.__name__
+        runs = ways(name, engines, chosen_names(metafunc.config, "--io", IOS))
+        metafunc.parametrize("way", runs, ids=str, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What compares the engines is left out of a run that has only one of them."""
-    if len(chosen_engines(config)) < len(ENGINES):
+    if len(chosen_names(config, "--engines", ENGINES)) < len(ENGINES):
         left_out = [item for item in items if "both_engines" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
@@ -70,22 +70,34 @@ def engine_name(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture
-def parser(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The parser of the servers that the test starts, in its process or outside; see `under_test.pairs`."""
-    importlib.import_module(ENGINES[request.param])
-    with chosen(request.param) as name:
-        yield name
+@pytest.fixture(scope="module")
+def way(request: pytest.FixtureRequest) -> Way:
+    """How the servers of the test run: see `under_test.ways`. What is not built is an error, never a skip."""
+    way: Way = request.param
+    way.must_be_built()
+    return way
+
+
+@pytest.fixture(autouse=True)
+def way_of_this_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Servers that the test starts, in its process or outside, run in its `way`."""
+    if "way" not in request.fixturenames:
+        yield
+        return
+    with chosen(request.getfixturevalue("way")):
+        yield
 
 
 @pytest.fixture
-def loop_kind(request: pytest.FixtureRequest) -> str:
-    """Each event loop that the server can run on."""
-    kind: str = request.param
-    return kind
+def no_collector() -> Iterator[None]:
+    """The cyclic garbage collector is off: what goes away goes by reference counts alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
-def serve(parser: str, loop_kind: str) -> Callable[..., AbstractContextManager[Running]]:
-    """`harness.running` with each parser and on each loop: ``with serve(app, **settings) as server``."""
-    return partial(running, loop=loop_kind)
+def serve(way: Way) -> Callable[..., AbstractContextManager[Running]]:
+    """`harness.running` in each way: ``with serve(app, **settings) as server``."""
+    return running

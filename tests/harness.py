@@ -184,10 +184,10 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 def running(app: Any, **settings: Any) -> Iterator[Running]:
     """Serve `app` in a thread until the block ends; `settings` are those of `servery.Config`.
 
-    The parser is the one under test, unless `settings` name one.
+    It runs in the way under test, unless `settings` name a parser.
     """
     if "parser" not in settings:
-        settings["parser"] = under_test.current()
+        settings = {**under_test.current().settings, **settings}
     settings = {"port": 0, "lifespan": "off", "timeout_graceful_shutdown": 2.0, **settings}
     if "uds" in settings or "bind" in settings or "fd" in settings:
         del settings["port"]

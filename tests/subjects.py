@@ -14,13 +14,11 @@ from typing import Any
 
 import httpx
 from harness import WAIT, Running, running
+from under_test import Way
 
 TESTS = Path(__file__).resolve().parent
 LIFESPAN = ("starlette", "fastapi", "litestar", "quart")
 """Frameworks that take lifespan events; Django refuses them, and is served without."""
-
-LOOP_OF = {"python": "asyncio", "native": "uvloop"}
-"""The loop on which each parser serves the frameworks: two runs meet both of each."""
 
 
 class Subject:
@@ -44,21 +42,21 @@ class Subject:
 
 
 @contextmanager
-def in_thread(framework: str, parser: str, **settings: Any) -> Iterator[Running]:
+def in_thread(framework: str, way: Way, **settings: Any) -> Iterator[Running]:
     """Serve the framework's application in a thread, with its lifespan on, and see that it has shut down."""
     ended = threading.Event()
     app = importlib.import_module(f"apps.{framework}_app").make(ended)
-    with running(app, lifespan="on", parser=parser, loop=LOOP_OF[parser], **settings) as server:
+    with running(app, lifespan="on", **way.settings, **settings) as server:
         yield server
         assert not ended.is_set() or server.server.should_exit
     assert ended.is_set()
 
 
 @contextmanager
-def in_process(framework: str, parser: str) -> Iterator[str]:
+def in_process(framework: str, way: Way) -> Iterator[str]:
     """The URL of the framework's application in a process of its own, which must stop in order."""
     target = (f"apps.{framework}_app:make", "--factory")
-    command = [sys.executable, "-m", "servery", *target, "--port", "0", "--parser", parser]
+    command = [sys.executable, "-m", "servery", *target, "--port", "0", *way.flags]
     process = subprocess.Popen(
         command, cwd=TESTS, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
@@ -77,13 +75,13 @@ def in_process(framework: str, parser: str) -> Iterator[str]:
     assert code == 0
 
 
-def subject_of(framework: str, parser: str) -> Iterator[Subject]:
+def subject_of(framework: str, way: Way) -> Iterator[Subject]:
     """Serve the framework, hand it out, and close its clients and the server: the body of a fixture."""
     if framework in LIFESPAN:
-        with in_thread(framework, parser) as server:
+        with in_thread(framework, way) as server:
             yield from _closing(Subject(framework, server.url, server))
     else:
-        with in_process(framework, parser) as url:
+        with in_process(framework, way) as url:
             yield from _closing(Subject(framework, url, None))
 
 

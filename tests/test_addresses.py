@@ -69,11 +69,11 @@ def test_several_listeners_of_one_server(serve, tmp_path):
     assert servers[2] == (path, None)
 
 
-def test_a_unix_socket_of_a_process(tmp_path, parser, loop_kind):
+def test_a_unix_socket_of_a_process(tmp_path, way):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(path)  # what a crash leaves behind
-    flags = ("--uds-mode", "660", "--loop", loop_kind)
+    flags = ("--uds-mode", "660")
     with ServerProcess(tmp_path, "app = Echo()", *flags, where=("--uds", path)) as server:
         server.wait_for(r"· unix:\S+")
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
@@ -93,7 +93,7 @@ def test_a_unix_socket_of_a_process(tmp_path, parser, loop_kind):
     assert not os.path.exists(path)
 
 
-def test_what_is_no_socket_stays(tmp_path, parser):
+def test_what_is_no_socket_stays(tmp_path, way):
     path = tmp_path / "file"
     path.write_text("hi\n")
     with ServerProcess(tmp_path, "app = ok", where=("--uds", str(path))) as server:
@@ -101,19 +101,17 @@ def test_what_is_no_socket_stays(tmp_path, parser):
     assert path.read_text() == "hi\n"
 
 
-def test_a_descriptor_of_the_parent(tmp_path, parser, loop_kind):
+def test_a_descriptor_of_the_parent(tmp_path, way):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         fd = listener.fileno()
         where = ("--fd", str(fd))
-        with ServerProcess(
-            tmp_path, "app = Echo()", "--loop", loop_kind, where=where, pass_fds=(fd,)
-        ) as server:
+        with ServerProcess(tmp_path, "app = Echo()", where=where, pass_fds=(fd,)) as server:
             with socket.create_connection(listener.getsockname(), WAIT) as sock:
                 assert ask(sock)["server"] == listener.getsockname()
             assert server.stop() == 0
 
 
-def test_a_second_server_on_the_same_port_does_not_start(tmp_path, parser):
+def test_a_second_server_on_the_same_port_does_not_start(tmp_path, way):
     other = tmp_path / "other"
     other.mkdir()
     with ServerProcess(tmp_path, "app = ok") as first:

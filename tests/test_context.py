@@ -52,7 +52,7 @@ def test_no_variable_reaches_the_next_request(serve, pipelined, size):
     assert seen == ["unset", True] * 8
 
 
-def test_what_surrounds_the_server_is_seen_by_every_request(parser, loop_kind):
+def test_what_surrounds_the_server_is_seen_by_every_request(way):
     seen = []
 
     async def app(scope, receive, send):
@@ -61,7 +61,7 @@ def test_what_surrounds_the_server_is_seen_by_every_request(parser, loop_kind):
 
     async def main():
         VARIABLE.set("outside")
-        server = Server(Config(app=app, port=0, lifespan="off", parser=parser))
+        server = Server(Config(app=app, port=0, lifespan="off", **way.settings))
         task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.001)
@@ -73,7 +73,7 @@ def test_what_surrounds_the_server_is_seen_by_every_request(parser, loop_kind):
         server.should_exit = True
         await task
 
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop_kind)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(way.loop)) as runner:
         runner.run(main())
     assert seen == ["outside"] * 2
 
@@ -144,7 +144,7 @@ def test_the_request_is_a_task_of_its_own(serve):
     assert None not in tasks
 
 
-def serve_with_factory(parser, loop_kind, factory):
+def serve_with_factory(way, factory):
     """Two requests on a server whose loop has a task factory; the names of the tasks that answered them."""
     names = []
 
@@ -155,7 +155,7 @@ def serve_with_factory(parser, loop_kind, factory):
 
     async def main():
         loop = asyncio.get_running_loop()
-        server = Server(Config(app=app, port=0, lifespan="off", parser=parser))
+        server = Server(Config(app=app, port=0, lifespan="off", **way.settings))
         task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.001)
@@ -170,7 +170,7 @@ def serve_with_factory(parser, loop_kind, factory):
         server.should_exit = True
         await task
 
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop_kind)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(way.loop)) as runner:
         runner.run(main())
     return names
 
@@ -179,14 +179,14 @@ class OwnTask(asyncio.Task):
     """A task of a factory."""
 
 
-def test_a_task_factory_is_honoured(parser, loop_kind):
+def test_a_task_factory_is_honoured(way):
     def factory(loop, coroutine, **options):
         return OwnTask(coroutine, loop=loop, **options)
 
-    assert serve_with_factory(parser, loop_kind, factory) == ["OwnTask"] * 2
+    assert serve_with_factory(way, factory) == ["OwnTask"] * 2
 
 
-def test_tasks_that_start_at_once_serve_as_well(parser, loop_kind):
+def test_tasks_that_start_at_once_serve_as_well(way):
     """As `asyncio.eager_task_factory` does where it exists: the first step runs inside of create_task()."""
 
     def stepping(loop, coroutine, **options):
@@ -195,6 +195,6 @@ def test_tasks_that_start_at_once_serve_as_well(parser, loop_kind):
         return task
 
     factory = getattr(asyncio, "eager_task_factory", stepping)
-    if loop_kind == "uvloop" and sys.version_info < (3, 12):
+    if way.loop == "uvloop" and sys.version_info < (3, 12):
         factory = stepping
-    assert len(serve_with_factory(parser, loop_kind, factory)) == 2
+    assert len(serve_with_factory(way, factory)) == 2

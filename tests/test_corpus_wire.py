@@ -1,6 +1,6 @@
 """Every case of the corpus through a real socket, on a real server: what client, application and log see.
 
-One server for each event loop serves all cases; one after the other, for two would share their loggers. Its
+One server for each way serves all cases; one after the other, for two would share their loggers. Its
 log is complete only when it has stopped, so the number of lines is looked at once more at the end.
 """
 
@@ -10,7 +10,6 @@ import json
 import logging
 import random
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +18,9 @@ import pytest
 from corpus.http1_cases import CASES, Accepted, Case
 from harness import Running, eventually, read_to_end, running
 from tracing import pieces, random_cuts
+from under_test import Way
 
-LOOPS = ["asyncio"]
-if sys.platform != "win32" and sys.implementation.name == "cpython":
-    LOOPS.append("uvloop")
+pytestmark = pytest.mark.shared_server
 
 LAST = b"GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
 """Ends a connection that would be kept, and shows that it was usable."""
@@ -80,11 +78,11 @@ def recorder(calls: dict[int, list[Call]]) -> Callable[..., Any]:
     return app
 
 
-@pytest.fixture(scope="module", params=LOOPS)
-def wire(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Wire]:
-    """The server for one engine on one loop. What must not happen had not happened when it has stopped."""
+@pytest.fixture(scope="module")
+def wire(way: Way) -> Iterator[Wire]:
+    """The server for one way. What must not happen had not happened when it has stopped."""
     calls: dict[int, list[Call]] = {}
-    with running(recorder(calls), parser=engine_name, loop=request.param, log_level="debug") as server:
+    with running(recorder(calls), **way.settings, log_level="debug") as server:
         wire = Wire(server, calls)
         yield wire
     assert len(server.access.records) == wire.responses

@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 from harness import WAIT
 from subjects import Subject, in_thread, sha256, subject_of
+from under_test import Way
+
+pytestmark = pytest.mark.shared_server
 
 CONTENT = os.urandom(3 << 20)
 CURL = ("curl", "--disable", "--silent", "--noproxy", "*", "--max-time", "20")
 
 
 @pytest.fixture(scope="module", params=["starlette", "django"])
-def subject(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
+def subject(request: pytest.FixtureRequest, way: Way) -> Iterator[Subject]:
     """The applications that curl asks."""
-    yield from subject_of(request.param, engine_name)
+    yield from subject_of(request.param, way)
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +140,8 @@ def test_absolute_target(subject: Subject) -> None:
     assert output == b"Hello, you"
 
 
-def test_range_of_a_file(blob: Path, engine_name: str) -> None:
-    with in_thread("starlette", engine_name) as server:
+def test_range_of_a_file(blob: Path, way: Way) -> None:
+    with in_thread("starlette", way) as server:
         output, said = curl("--range", "1000000-1999999", f"{server.url}/file/{blob}")
         assert output == CONTENT[1_000_000:2_000_000]
         assert f"content-range: bytes 1000000-1999999/{len(CONTENT)}" in said.lower()
@@ -146,9 +149,9 @@ def test_range_of_a_file(blob: Path, engine_name: str) -> None:
         assert output == CONTENT
 
 
-def test_unix_socket(tmp_path: Path, engine_name: str) -> None:
+def test_unix_socket(tmp_path: Path, way: Way) -> None:
     path = tmp_path / "s"
-    with in_thread("starlette", engine_name, uds=str(path)):
+    with in_thread("starlette", way, uds=str(path)):
         output, _ = curl("--unix-socket", path, "http://any.example/hello/you?mark=!")
     assert output == b"Hello, you!"
 

@@ -20,6 +20,8 @@ import pytest
 from servery import _version, demo
 from servery.demo.application import HELD_SIZE
 
+pytestmark = pytest.mark.shared_server
+
 START_LINE = re.compile(r"servery \S+ · (?P<words>.*) · http://127\.0\.0\.1:(?P<port>\d+)")
 
 
@@ -43,8 +45,8 @@ def served(*flags):
 
 
 @pytest.fixture(scope="module")
-def server(engine_name):
-    with served("--parser", engine_name) as (port, words):
+def server(way):
+    with served(*way.flags) as (port, words):
         yield port, words
 
 
@@ -146,8 +148,8 @@ def test_other_paths_and_methods(port):
     assert (response.status, response.headers["allow"]) == (405, "POST")
 
 
-def test_root_path(engine_name):
-    with served("--root-path", "/api", "--parser", engine_name) as (port, _):
+def test_root_path(way):
+    with served("--root-path", "/api", *way.flags) as (port, _):
         page = ask(port, "GET", "/").content.decode()
         assert 'data-root="/api"' in page
         assert 'href="/api/scope"' in page
@@ -219,8 +221,8 @@ def test_ticker_ticks(port):
         assert end == b"\n"
 
 
-def test_a_listener_does_not_hold_the_server_up(engine_name):
-    with served("--timeout-stream-grace", "0", "--parser", engine_name) as (port, _):
+def test_a_listener_does_not_hold_the_server_up(way):
+    with served("--timeout-stream-grace", "0", *way.flags) as (port, _):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
             client.sendall(b"GET /ticker HTTP/1.1\r\nHost: a\r\n\r\n")
             assert client.recv(10).startswith(b"HTTP/1.1 ")

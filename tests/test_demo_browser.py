@@ -12,6 +12,8 @@ import sys
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+pytestmark = pytest.mark.shared_server
+
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
     "--headless",
@@ -27,9 +29,9 @@ UPLOAD = bytes(range(256)) * 1000 + b"end"
 
 
 @pytest.fixture(scope="module")
-def address(engine_name):
+def address(way):
     """The address of a server process with the demo."""
-    command = [sys.executable, "-m", "servery", "servery.demo:app", "--port", "0", "--parser", engine_name]
+    command = [sys.executable, "-m", "servery", "servery.demo:app", "--port", "0", *way.flags]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         lines = []
@@ -74,14 +76,14 @@ def row(page, table, name):
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 900)], ids=["phone", "desktop"])
-def test_the_page_shows_the_server_and_the_request(page, address, engine_name, width, height):
+def test_the_page_shows_the_server_and_the_request(page, address, way, width, height):
     page.set_viewport_size({"width": width, "height": height})
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     assert page.goto(address).status == 200
-    expect(row(page, "configuration", "parser")).to_have_text(engine_name)
-    expect(row(page, "configuration", "io")).to_have_text("transport")
-    expect(row(page, "configuration", "loop")).to_have_text("asyncio")
+    expect(row(page, "configuration", "parser")).to_have_text(way.parser)
+    expect(row(page, "configuration", "io")).to_have_text(way.io)
+    expect(row(page, "configuration", "loop")).to_have_text(way.loop)
     expect(row(page, "configuration", "python")).to_contain_text(platform.python_version())
     expect(row(page, "request", "method")).to_have_text("GET")
     expect(row(page, "request", "server")).to_have_text(address.removeprefix("http://"))

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from under_test import clean_environment, environment
+from under_test import Way, clean_environment, environment
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
@@ -81,7 +81,7 @@ def test_every_example_is_run() -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_example_answers(name: str, parser: str) -> None:
+def test_example_answers(name: str, way: Way) -> None:
     method, target, body, status, content = ASKED[name]
     with Served(f"{name}:app") as served:
         connection = http.client.HTTPConnection("127.0.0.1", served.port)
@@ -91,7 +91,7 @@ def test_example_answers(name: str, parser: str) -> None:
             assert (response.status, response.read()) == (status, content)
 
 
-def test_stream_of_events_ends_in_order_when_the_server_stops(parser: str) -> None:
+def test_stream_of_events_ends_in_order_when_the_server_stops(way: Way) -> None:
     with Served("sse:app", "--timeout-stream-grace", "0") as served:
         connection = http.client.HTTPConnection("127.0.0.1", served.port)
         with contextlib.closing(connection):

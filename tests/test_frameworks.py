@@ -16,20 +16,23 @@ import httpx
 import pytest
 from harness import WAIT, reset
 from subjects import LIFESPAN, TESTS, Subject, in_thread, sha256, subject_of
+from under_test import Way
+
+pytestmark = pytest.mark.shared_server
 
 CONTENT = os.urandom(1 << 20)
 
 
 @pytest.fixture(scope="module", params=[*LIFESPAN, "django"])
-def subject(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
+def subject(request: pytest.FixtureRequest, way: Way) -> Iterator[Subject]:
     """Every framework."""
-    yield from subject_of(request.param, engine_name)
+    yield from subject_of(request.param, way)
 
 
 @pytest.fixture
-def own(request: pytest.FixtureRequest, engine_name: str) -> Iterator[Subject]:
+def own(request: pytest.FixtureRequest, way: Way) -> Iterator[Subject]:
     """The framework that the mark of a test names."""
-    yield from subject_of(request.param, engine_name)
+    yield from subject_of(request.param, way)
 
 
 def only(framework: str) -> Any:
@@ -228,10 +231,10 @@ def test_subscriber_gets_events_and_its_leaving_ends_them(own: Subject) -> None:
     assert own.happened() == "unsubscribed"
 
 
-def test_endless_events_do_not_hold_up_the_stop(engine_name: str) -> None:
+def test_endless_events_do_not_hold_up_the_stop(way: Way) -> None:
     settings = {"timeout_stream_grace": 0.05, "timeout_graceful_shutdown": WAIT}
     client = httpx.Client(timeout=WAIT, trust_env=False)
-    with in_thread("starlette", engine_name, **settings) as server, client:
+    with in_thread("starlette", way, **settings) as server, client:
         with client.stream("GET", f"{server.url}/events") as response:
             lines = response.iter_lines()
             assert next(lines) == "id: 1"
@@ -319,9 +322,9 @@ def test_background_task_is_done(own: Subject) -> None:
 
 
 @pytest.fixture(scope="module")
-def django(engine_name: str) -> Iterator[Subject]:
+def django(way: Way) -> Iterator[Subject]:
     """Django in a process of its own."""
-    yield from subject_of("django", engine_name)
+    yield from subject_of("django", way)
 
 
 def test_synchronous_view_runs_in_a_thread(django: Subject) -> None:

@@ -30,14 +30,8 @@ async def app(scope, receive, send):
 """
 
 
-@pytest.fixture
-def loop_flags(parser, loop_kind):
-    """The flags that choose each event loop; the parser is in the environment."""
-    return ("--loop", loop_kind)
-
-
-def test_an_exception_of_the_start_up_ends_the_process_and_is_shown(tmp_path, loop_flags):
-    with ServerProcess(tmp_path, RAISES, *loop_flags) as server:
+def test_an_exception_of_the_start_up_ends_the_process_and_is_shown(tmp_path, way):
+    with ServerProcess(tmp_path, RAISES) as server:
         assert server.end() == 3
     assert "RuntimeError: db down" in server.said
     assert server.said.count("Traceback") == 1
@@ -48,8 +42,8 @@ def test_an_exception_of_the_start_up_ends_the_process_and_is_shown(tmp_path, lo
     "more", ({}, {"message": None}, {"message": "no \x1b[31mdatabase"}), ids=("bare", "none", "text")
 )
 @pytest.mark.parametrize("lingers", (0, 60), ids=("returns", "lingers"))
-def test_a_start_up_that_failed_ends_the_process(tmp_path, loop_flags, more, lingers):
-    flags = (*loop_flags, "--timeout-cancel", "0.1")
+def test_a_start_up_that_failed_ends_the_process(tmp_path, way, more, lingers):
+    flags = ("--timeout-cancel", "0.1")
     with ServerProcess(tmp_path, FAILS % (more, lingers), *flags) as server:
         assert server.end() == 3
     assert "failed to start" in server.said
@@ -68,19 +62,19 @@ def test_an_application_without_lifespan_is_served(serve):
         assert read_response(sock)[1] == b"ok"
 
 
-def test_lifespan_that_must_be_there(parser, loop_kind):
+def test_lifespan_that_must_be_there(way):
     async def app(scope, receive, send):
         assert scope["type"] == "http"
 
     async def main():
         with pytest.raises(LifespanError):
-            await Server(Config(app=app, port=0, lifespan="on", parser=parser)).serve()
+            await Server(Config(app=app, port=0, lifespan="on", **way.settings)).serve()
         assert len(asyncio.all_tasks()) == 1
 
-    run(loop_kind, main())
+    run(way.loop, main())
 
 
-def test_a_start_up_that_takes_too_long(parser, loop_kind):
+def test_a_start_up_that_takes_too_long(way):
     ended = []
 
     async def app(scope, receive, send):
@@ -92,16 +86,16 @@ def test_a_start_up_that_takes_too_long(parser, loop_kind):
 
     async def main():
         with pytest.raises(LifespanError, match="within 0.1 s"):
-            await Server(Config(app=app, port=0, timeout_lifespan_startup=0.1, parser=parser)).serve()
+            await Server(Config(app=app, port=0, timeout_lifespan_startup=0.1, **way.settings)).serve()
         assert len(asyncio.all_tasks()) == 1
 
-    run(loop_kind, main())
+    run(way.loop, main())
     assert ended == ["lifespan"]
 
 
-def run(loop_kind, coroutine):
+def run(loop, coroutine):
     """Run `coroutine` in a loop of its own."""
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop_kind)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
         runner.run(coroutine)
 
 
@@ -135,7 +129,7 @@ SHUTDOWNS = {
 
 
 @pytest.mark.parametrize("how", SHUTDOWNS)
-def test_a_shutdown_that_fails_shows_in_the_exit_code(tmp_path, loop_flags, how):
+def test_a_shutdown_that_fails_shows_in_the_exit_code(tmp_path, way, how):
     source = f"""
     async def app(scope, receive, send):
         await receive()
@@ -143,7 +137,7 @@ def test_a_shutdown_that_fails_shows_in_the_exit_code(tmp_path, loop_flags, how)
         await receive()
         {SHUTDOWNS[how]}
     """
-    flags = (*loop_flags, "--timeout-lifespan-shutdown", "0.3", "--timeout-cancel", "0.2")
+    flags = ("--timeout-lifespan-shutdown", "0.3", "--timeout-cancel", "0.2")
     with ServerProcess(tmp_path, source, *flags) as server:
         assert server.port
         assert server.stop() == 1
@@ -193,8 +187,8 @@ async def app(scope, receive, send):
 """
 
 
-def test_the_lifespan_call_is_never_collected(tmp_path, loop_flags):
-    with ServerProcess(tmp_path, BACKGROUND, *loop_flags, dev=True) as server:
+def test_the_lifespan_call_is_never_collected(tmp_path, way):
+    with ServerProcess(tmp_path, BACKGROUND, dev=True) as server:
         with server.connect() as sock:
             for _ in range(50):
                 sock.sendall(GET)
@@ -216,7 +210,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_exit_codes_of_servers_that_cannot_start(tmp_path, parser, case):
+def test_exit_codes_of_servers_that_cannot_start(tmp_path, way, case):
     target, flags, code = EXITS[case]
     with ServerProcess(tmp_path, "app = ok", *flags, where=(), target=target) as server:
         assert server.end() == code
@@ -224,9 +218,9 @@ def test_exit_codes_of_servers_that_cannot_start(tmp_path, parser, case):
     assert "servery: error: " in server.said
 
 
-def test_a_clean_stop_is_zero(tmp_path, loop_flags):
+def test_a_clean_stop_is_zero(tmp_path, way):
     for number in (signal.SIGTERM, signal.SIGINT):
-        with ServerProcess(tmp_path, "app = ok", *loop_flags) as server:
+        with ServerProcess(tmp_path, "app = ok") as server:
             assert server.port
             server.signal(number)
             assert server.end() == 0

@@ -41,7 +41,7 @@ def test_a_line_for_each_request_and_only_printable_ascii(serve, format):
         assert [json.loads(line)["status"] for line in lines] == [200] * 4 + [400] * 3
 
 
-def test_an_exception_text_with_what_the_peer_sent_is_escaped(tmp_path, parser):
+def test_an_exception_text_with_what_the_peer_sent_is_escaped(tmp_path, way):
     source = """
     async def app(scope, receive, send):
         assert scope["type"] == "http"
@@ -94,7 +94,7 @@ def test_the_line_tells_status_size_and_time(serve):
     )
 
 
-def test_a_reader_of_stdout_that_leaves_does_not_stop_the_server(tmp_path, parser):
+def test_a_reader_of_stdout_that_leaves_does_not_stop_the_server(tmp_path, way):
     with ServerProcess(tmp_path, "app = ok") as server:
         port = server.port
         assert port

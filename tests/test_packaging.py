@@ -32,8 +32,15 @@ PARTS = (
     "setup.py",
     "MANIFEST.in",
 )
-GENERATED = ("engine.c", "build.json", "engine.cpython-399-somewhere.so", "engine.cp399-win_amd64.pyd")
-SOURCES = {"engine.pyx", "engine.pxd", "engine.pyi", "scan.c", "scan.h", "__init__.py"}
+MODULES = ("engine", "reactor", "connection")
+GENERATED = (
+    *(f"{module}.c" for module in MODULES),
+    "build.json",
+    "engine.cpython-399-somewhere.so",
+    "engine.cp399-win_amd64.pyd",
+)
+SOURCES = {f"{module}.{kind}" for module in MODULES for kind in ("pyx", "pxd", "pyi")}
+SOURCES |= {"scan.c", "scan.h", "poll.c", "poll.h", "__init__.py"}
 PIP = (sys.executable, "-W", "ignore", "-m", "pip", "--disable-pip-version-check")
 OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation", "--quiet")
 SURROUNDINGS = {
@@ -171,10 +178,11 @@ def test_required_core_makes_a_wheel_for_this_platform(sources: Path) -> None:
     assert not wheel.name.endswith("-none-any.whl")
     assert facts_in(wheel)["native"] == "built"
     said = proven(wheel, sources)
-    assert "--parser native: a live server says so and answers" in said
+    assert "--parser native --io reactor: a live server says so and answers" in said
     assert "without the compiled core: --parser native exits with 2" in said
     assert SOON["CFLAGS"] in said
-    assert not (sources / CORE / "engine.c").exists()
+    assert "without the compiled core: --io reactor exits with 2" in said
+    assert not [module for module in MODULES if (sources / CORE / f"{module}.c").exists()]
 
 
 def test_core_that_is_not_wanted_makes_a_pure_wheel(sources: Path) -> None:
@@ -197,7 +205,7 @@ def test_install_without_a_compiler_works(sources: Path) -> None:
     assert facts_in(wheel)["native"].startswith(f"failed: {reason(no_compiler)}")
     said = proven(wheel, sources)
     assert "without the compiled core: --parser native exits with 2" in said
-    assert "--parser python: a live server says so and answers" in said
+    assert "--parser python --io transport: a live server says so and answers" in said
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -219,9 +227,10 @@ def test_a_switch_takes_its_own_words_only(sources: Path, name: str, value: str)
 
 
 def test_editable_install_forgets_the_core_that_it_was_told_to_leave_out(sources: Path) -> None:
-    stale = sources / CORE / f"engine{EXTENSION_SUFFIXES[0]}"
-    stale.write_text("left by an earlier build")
+    stale = [sources / CORE / f"{module}{EXTENSION_SUFFIXES[0]}" for module in MODULES]
+    for path in stale:
+        path.write_text("left by an earlier build")
     build = "import setuptools.build_meta as b; b.build_editable('out')"
     succeeded(run(sys.executable, "-W", "ignore", "-c", build, cwd=sources, SERVERY_BUILD_NATIVE="no"))
-    assert not stale.exists()
+    assert not [path for path in stale if path.exists()]
     assert json.loads((sources / FACTS).read_text())["native"] == "not asked for (SERVERY_BUILD_NATIVE=no)"

@@ -1,33 +1,52 @@
-"""selection.py: which engine runs, what is imported for it, and what is said when it cannot run."""
+"""selection.py: what runs, what is imported for it, and what is said when it cannot run."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import select as readiness
 import shutil
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import psutil
 import pytest
-from harness import running
-from sample_apps import respond
-from under_test import ENGINES, clean_environment
+from harness import new_loop
+from sample_apps import ok, respond
+from under_test import ENGINES, IOS, Way, clean_environment
 
-from servery import Config, ConfigError
+from servery import Config, ConfigError, Server
 from servery.limits import DEFAULTS
-from servery.selection import build_facts, select
+from servery.selection import MODULES, SPEEDUPS, build_facts, select
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE = f"engine{EXTENSION_SUFFIXES[0]}"
+ABI = EXTENSION_SUFFIXES[0]
+OF_NATIVE = IOS[-1]
+"""What ``--io`` is with ``--parser native`` if nobody says: the reactor, where there can be one."""
 REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 IMPORTED = """
-import sys
+import asyncio, contextvars, json, sys
 from servery.config import Config
 from servery.limits import DEFAULTS
 from servery.selection import select
-select(Config(parser=sys.argv[1])).engine_factory(DEFAULTS, lambda: b"")(0.0)
-print([name in sys.modules for name in ("servery._speedups", "servery._speedups.engine")])
+selection = select(Config(parser=sys.argv[1], io=sys.argv[2]))
+core = "servery._speedups"
+imported = [name.removeprefix(core) for name in sys.modules if name.startswith(core)]
+selection.engine_factory(DEFAULTS, lambda: b"")(0.0)
+loop = asyncio.new_event_loop()
+selection.open_io(loop, contextvars.copy_context()).close()
+loop.close()
+assert imported == [name.removeprefix(core) for name in sys.modules if name.startswith(core)]
+print(json.dumps(imported))
+"""
+WITHOUT_READINESS = """
+import select, sys
+for name in ("epoll", "kqueue"):
+    vars(select).pop(name, None)
+from servery.cli import main
+sys.exit(main())
 """
 
 
@@ -51,9 +70,9 @@ def without(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refusal(folder: Path, *flags: str) -> str:
+def refusal(folder: Path, *flags: str, program: tuple[str, ...] = ("-m", "servery")) -> str:
     """What the command says that refuses to serve."""
-    done = python("-m", "servery", "servery.demo:app", "--port", "0", *flags, cwd=folder)
+    done = python(*program, "servery.demo:app", "--port", "0", *flags, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("servery: error: --")
     return done.stderr
@@ -62,43 +81,121 @@ def refusal(folder: Path, *flags: str) -> str:
 # --- what runs ---------------------------------------------------------------------------------------
 
 
-def test_the_engine_that_was_asked_for_is_made(parser: str) -> None:
+@pytest.mark.parametrize(("parser", "io"), [("python", "transport"), ("native", OF_NATIVE)])
+def test_the_parser_brings_its_io_and_its_engine(parser: str, io: str) -> None:
     selection = select(Config(parser=parser))
     engine = selection.engine_factory(DEFAULTS, lambda: b"")(0.0)
     assert type(engine).__module__ == ENGINES[parser]
-    assert str(selection) == f"parser={parser} io=transport loop=asyncio"
+    assert str(selection) == f"parser={parser} io={io} loop=asyncio"
 
 
-def test_a_server_says_which_parser_runs_and_answers(parser: str) -> None:
+def test_what_was_asked_for_runs(way: Way) -> None:
+    assert str(select(Config(**way.settings))) == f"parser={way.parser} io={way.io} loop={way.loop}"
+
+
+def test_a_server_says_what_runs_and_answers(serve) -> None:
+    """Who calls the application tells which code that is."""
+
     async def app(scope, receive, send):
-        await respond(send, scope["extensions"]["servery"]["runs"].encode())
+        driver = type(getattr(receive, "__self__", receive)).__module__
+        await respond(send, f"{scope['extensions']['servery']['runs']} by={driver} ".encode())
 
-    with running(app, parser=parser) as server:
+    with serve(app) as server:
+        selection = server.server.selection
         answer = server.raw(REQUEST)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert f"\r\n\r\nparser={parser} io=transport ".encode() in answer
+    assert f"\r\n\r\n{selection} interface=asgi3 by=".encode() in answer
+    fused = selection.parser == "native" and selection.io == "reactor"
+    assert (b" by=servery._speedups.connection " in answer) == fused
 
 
-def test_the_compiled_core_is_imported_only_when_it_is_asked_for() -> None:
-    assert python("-c", IMPORTED, "native").stdout == "[True, True]\n"
-    assert python("-c", IMPORTED, "python").stdout == "[False, False]\n"
+@pytest.mark.parametrize(("parser", "io"), MODULES)
+def test_of_the_compiled_core_only_what_runs_is_imported_and_before_a_socket_is_bound(
+    parser: str, io: str
+) -> None:
+    imported = json.loads(python("-c", IMPORTED, parser, io).stdout)
+    wanted = {f".{module}" for module in MODULES[parser, io]}
+    assert set(imported) == ({"", *wanted} if wanted else set())
+
+
+def test_a_server_inside_of_a_loop_that_nobody_named_serves(way: Way) -> None:
+    """The running loop is what counts, whatever the configuration says."""
+    settings = {**way.settings, "loop": "asyncio"}
+
+    async def main() -> bytes:
+        server = Server(Config(app=ok, port=0, lifespan="off", **settings))
+        task = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.001)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(REQUEST)
+        answer = await reader.read()
+        writer.close()
+        server.should_exit = True
+        await task
+        return answer
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(way.loop)) as runner:
+        assert runner.run(main()).endswith(b"\r\n\r\nok")
 
 
 # --- what cannot run ---------------------------------------------------------------------------------
 
 
-def test_the_reactor_is_not_built_yet(parser: str) -> None:
-    with pytest.raises(ConfigError, match="^--io reactor is not built yet: .* use --io transport$"):
-        select(Config(parser=parser, io="reactor"))
+class Unwatching(asyncio.SelectorEventLoop):
+    """As the proactor loop of Windows: it does not tell when a descriptor is ready."""
+
+    def add_reader(self, fd, callback, *args):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("parser", ENGINES)
+def test_a_loop_that_watches_no_descriptor_is_refused_before_a_socket_is_bound(parser: str) -> None:
+    config = Config(app=ok, port=0, lifespan="off", parser=parser, io="reactor")
+    server = Server(config)
+    with asyncio.Runner(loop_factory=Unwatching) as runner:
+        before = psutil.Process().num_fds()
+        message = (
+            r"^--io reactor needs an event loop with add_reader\(\), and Unwatching .* use --io transport$"
+        )
+        with pytest.raises(ConfigError, match=message):
+            runner.run(server.serve())
+        assert server.listeners == []
+        assert psutil.Process().num_fds() == before
+
+
+def test_a_platform_without_readiness_is_told_so() -> None:
+    said = refusal(ROOT, "--io", "reactor", program=("-c", WITHOUT_READINESS))
+    assert "--io reactor needs epoll or kqueue, and this platform has neither: use --io transport" in said
 
 
 def test_a_missing_core_is_refused_with_what_to_do(without: Path) -> None:
     said = refusal(without, "--parser", "native")
     assert "No module named 'servery._speedups.engine'" in said
-    assert f"{without / 'servery' / '_speedups' / FILE} (missing)" in said
+    assert f"{without / 'servery' / '_speedups' / f'engine{ABI}'} (missing)" in said
     assert "not built: these are sources that no build has touched" in said
     assert "SERVERY_BUILD_NATIVE=require python -m pip install " in said
-    assert "--parser python" in said
+    assert said.endswith("without it:    --parser python\n")
+
+
+def test_a_missing_reactor_is_refused_with_what_to_do(without: Path) -> None:
+    said = refusal(without, "--io", "reactor")
+    assert said.startswith("servery: error: --io reactor needs the compiled core, which cannot be imported: ")
+    assert f"{without / 'servery' / '_speedups' / f'reactor{ABI}'} (missing)" in said
+    assert said.endswith("without it:    --io transport\n")
+    both = refusal(without, "--parser", "native", "--io", "reactor")
+    assert both.endswith("without it:    --parser python --io transport\n")
+
+
+@pytest.mark.parametrize("module", MODULES["native", OF_NATIVE])
+def test_a_core_that_lacks_a_part_is_refused(without: Path, module: str) -> None:
+    """Whatever part it is: nothing else is chosen instead."""
+    for name in MODULES["native", OF_NATIVE]:
+        if name != module:
+            shutil.copy(SPEEDUPS / f"{name}{ABI}", without / "servery" / "_speedups")
+    said = refusal(without, "--parser", "native")
+    assert "--parser native needs the compiled core, which cannot be imported: " in said
+    assert f"{module}{ABI} (missing)\n" in said
 
 
 def test_the_refusal_says_how_the_install_was_built(without: Path) -> None:
@@ -119,13 +216,13 @@ def test_a_core_for_another_python_and_a_broken_one_are_named(without: Path) -> 
     assert "(missing; built for another Python: engine.other-abi.so)" in refusal(
         without, "--parser", "native"
     )
-    (without / "servery" / "_speedups" / FILE).write_bytes(b"not a library")
-    assert f"{FILE} (there)\n" in refusal(without, "--parser", "native")
+    (without / "servery" / "_speedups" / f"engine{ABI}").write_bytes(b"not a library")
+    assert f"engine{ABI} (there)\n" in refusal(without, "--parser", "native")
 
 
 def test_checking_the_configuration_finds_it_too(without: Path) -> None:
     assert "needs the compiled core" in refusal(without, "--check-config", "--parser", "native")
-    assert "not built yet" in refusal(without, "--check-config", "--io", "reactor")
+    assert "needs the compiled core" in refusal(without, "--check-config", "--io", "reactor")
 
 
 # --- what is said of an install ----------------------------------------------------------------------
@@ -134,14 +231,19 @@ def test_checking_the_configuration_finds_it_too(without: Path) -> None:
 def test_facts_of_an_install_with_the_core() -> None:
     facts = build_facts()
     assert facts["parsers"] == ["python", "native"]
+    assert facts["ios"] == [*IOS]
     assert facts["native_missing"] is None
-    assert Path(facts["native"]["file"]).name == FILE
+    files = {name: Path(file).name for name, file in facts["native"]["modules"].items()}
+    assert files == {name: f"{name}{ABI}" for name in MODULES["native", OF_NATIVE]}
     assert {"cython", "compiler", "flags", "scan"} <= facts["native"].keys()
     assert "unknown" not in facts["native"].values()
+    assert facts["native"].get("poll") == next(
+        (x for x in ("epoll", "kqueue") if hasattr(readiness, x)), None
+    )
 
 
 def test_facts_of_an_install_without_it(without: Path) -> None:
     done = python("-m", "servery", "--version", "--verbose", cwd=without)
     facts = json.loads(done.stdout)
-    assert (facts["parsers"], facts["native"]) == (["python"], None)
+    assert (facts["parsers"], facts["ios"], facts["native"]) == (["python"], ["transport"], None)
     assert "no build has touched" in facts["native_missing"]

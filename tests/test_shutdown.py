@@ -40,11 +40,11 @@ async def app(scope, receive, send):
 
 
 @pytest.fixture
-def start(parser, loop_kind, tmp_path):
+def start(way, tmp_path):
     """Starts a process with each parser and on each loop: ``with start(source, *flags) as server``."""
 
     def start(source, *flags):
-        return ServerProcess(tmp_path, source, "--loop", loop_kind, "--timeout-linger", "0.2", *flags)
+        return ServerProcess(tmp_path, source, "--timeout-linger", "0.2", *flags)
 
     return start
 
@@ -384,9 +384,9 @@ def test_connections_that_ended_in_every_way_do_not_hold_up_the_stop(serve):
 # --- embedded -----------------------------------------------------------------------------------------
 
 
-def run(loop_kind, coroutine):
+def run(loop, coroutine):
     """Run `coroutine` in a loop of its own."""
-    with asyncio.Runner(loop_factory=lambda: new_loop(loop_kind)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
         return runner.run(coroutine)
 
 
@@ -424,10 +424,10 @@ async def started(server):
         await asyncio.sleep(0.001)
 
 
-def test_cancelling_the_serving_task_stops_in_order(parser, loop_kind):
+def test_cancelling_the_serving_task_stops_in_order(way):
     async def main():
         app = Application(0.3)
-        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, **way.settings, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         reader, writer = await ask(server)
@@ -442,13 +442,13 @@ def test_cancelling_the_serving_task_stops_in_order(parser, loop_kind):
         assert app.said == ["answered", "shut down"]
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(loop_kind, main())
+    run(way.loop, main())
 
 
-def test_cancelling_it_again_stops_at_once(parser, loop_kind):
+def test_cancelling_it_again_stops_at_once(way):
     async def main():
         app = Application(60)
-        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, **way.settings, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         _, writer = await ask(server)
@@ -464,22 +464,22 @@ def test_cancelling_it_again_stops_at_once(parser, loop_kind):
         assert app.said == ["cancelled"]
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(loop_kind, main())
+    run(way.loop, main())
 
 
-def test_a_time_out_around_serve_is_a_graceful_stop(parser, loop_kind):
+def test_a_time_out_around_serve_is_a_graceful_stop(way):
     app = Application()
 
     async def main():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await serve_here(app, port=0, parser=parser, access_log=False)
+                await serve_here(app, port=0, **way.settings, access_log=False)
 
-    run(loop_kind, main())
+    run(way.loop, main())
     assert app.said == ["shut down"]
 
 
-def test_the_end_of_the_loop_is_a_graceful_stop(parser, loop_kind):
+def test_the_end_of_the_loop_is_a_graceful_stop(way):
     """The loop's runner cancels every task when the main one returns; what serves ends in order even so."""
     server = None
 
@@ -488,18 +488,18 @@ def test_the_end_of_the_loop_is_a_graceful_stop(parser, loop_kind):
 
     async def main():
         nonlocal server
-        server = Server(Config(app=app, port=0, parser=parser, access_log=False, timeout_linger=0.1))
+        server = Server(Config(app=app, port=0, **way.settings, access_log=False, timeout_linger=0.1))
         task = asyncio.create_task(server.serve())
         await started(server)
         return task
 
-    task = run(loop_kind, main())
+    task = run(way.loop, main())
     assert task.cancelled()
     assert not server.started
     assert all(sock.fileno() == -1 for sock in server.sockets)
 
 
-def test_cancelling_during_the_start_up(parser, loop_kind):
+def test_cancelling_during_the_start_up(way):
     said = []
 
     async def app(scope, receive, send):
@@ -511,7 +511,7 @@ def test_cancelling_during_the_start_up(parser, loop_kind):
             said.append("unwound")
 
     async def main():
-        task = asyncio.create_task(serve_here(app, port=0, parser=parser))
+        task = asyncio.create_task(serve_here(app, port=0, **way.settings))
         while not said:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -519,14 +519,14 @@ def test_cancelling_during_the_start_up(parser, loop_kind):
             await task
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(loop_kind, main())
+    run(way.loop, main())
     assert said == ["starting", "unwound"]
 
 
-def test_a_server_in_a_thread_is_stopped_from_another(parser, loop_kind):
-    server = Server(Config(app=ok, port=0, parser=parser, access_log=False))
+def test_a_server_in_a_thread_is_stopped_from_another(way):
+    server = Server(Config(app=ok, port=0, **way.settings, access_log=False))
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(run, loop_kind, server.serve())
+        done = pool.submit(run, way.loop, server.serve())
         while not server.started:
             assert not done.done(), done.result()
             threading.Event().wait(0.001)

@@ -1,10 +1,11 @@
 """Prove what a wheel of servery does: python -I wheels/check_wheel.py WHEEL
 
 Installs the wheel, and nothing else, into an empty environment and looks at it from outside of any
-checkout: the content, the tags, which engine runs (by the file of its module, and by the start-up line of a
-live server that is then asked something), and what happens without the compiled core: ``--parser native``
-refuses with exit code 2, ``--parser python`` serves. Prints what was proven, and fails with an
-AssertionError. Needs a pip in the Python that runs it, which must be the one that the wheel is for.
+checkout: the content, the tags, which code runs (by the files of its modules, and by the start-up line of a
+live server that is then asked something, for each parser and each io), and what happens without the compiled
+core: ``--parser native`` and ``--io reactor`` refuse with exit code 2, ``--parser python`` serves. Prints
+what was proven, and fails with an AssertionError. Needs a pip in the Python that runs it, which must be the
+one that the wheel is for.
 """
 
 from __future__ import annotations
@@ -31,15 +32,24 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
 }
+MODULES = {"engine"} if os.name == "nt" else {"engine", "reactor", "connection"}
+WAYS = {
+    ("python", "transport"): set(),
+    ("python", "reactor"): {"reactor"},
+    ("native", "transport"): {"engine"},
+    ("native", "reactor"): {"engine", "reactor", "connection"},
+}
+"""What is imported of the compiled core, by parser and io."""
 WHICH = """
 import json, sys
 from servery.config import Config
 from servery.limits import DEFAULTS
 from servery.selection import select
-selection = select(Config(parser=sys.argv[1]))
-imported = "servery._speedups.engine" in sys.modules
+selection = select(Config(parser=sys.argv[1], io=sys.argv[2]))
+core = "servery._speedups."
+imported = {name.removeprefix(core): it.__file__ for name, it in sys.modules.items() if name.startswith(core)}
 engine = type(selection.engine_factory(DEFAULTS, lambda: b"")(0.0))
-print(json.dumps([engine.__module__, sys.modules[engine.__module__].__file__, imported]))
+print(json.dumps([engine.__module__, imported]))
 """
 
 
@@ -86,11 +96,10 @@ class Installed:
         """The compiled modules."""
         return [path for path in self.package.rglob("*") if path.suffix in COMPILED]
 
-    def engine(self, parser: str) -> tuple[str, Path]:
-        """(module, file) of the engine that `parser` chooses; compiled code is imported only if asked for."""
-        module, file, imported = json.loads(self.say("-c", WHICH, parser))
-        assert imported == (parser == "native"), f"--parser {parser} imported the compiled core: {imported}"
-        return module, Path(file)
+    def chosen(self, parser: str, io: str) -> tuple[str, dict[str, Path]]:
+        """The module of the engine, and the files of the compiled core that were imported, by module."""
+        module, imported = json.loads(self.say("-c", WHICH, parser, io))
+        return module, {name: Path(file) for name, file in imported.items()}
 
     @contextmanager
     def serving(self, *flags: str) -> Iterator[tuple[str, str]]:
@@ -117,7 +126,7 @@ class Installed:
 
 
 def check_content(wheel: Path) -> None:
-    """The files and the tags of the wheel agree: no sources of the core, one module or none."""
+    """The files and the tags of the wheel agree: no sources of the core, all modules or none."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         [label] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
@@ -132,7 +141,7 @@ def check_content(wheel: Path) -> None:
         assert not compiled, f"a pure wheel with {compiled}"
         assert facts["native"] != "built"
     else:
-        assert compiled == [f"{CORE}engine{EXTENSION_SUFFIXES[0]}"], compiled
+        assert set(compiled) == {f"{CORE}{module}{EXTENSION_SUFFIXES[0]}" for module in MODULES}, compiled
         assert facts["native"] == "built"
 
 
@@ -141,39 +150,44 @@ def is_pure(wheel: Path) -> bool:
     return wheel.name.endswith(f"-{PURE}.whl")
 
 
-def check_serves(installed: Installed, parser: str) -> None:
-    """A live server says that it runs this parser, and answers."""
-    with installed.serving("--parser", parser) as (line, url):
-        assert f" parser={parser} " in line, line
+def check_serves(installed: Installed, parser: str, io: str) -> None:
+    """A live server says that it runs so, and answers."""
+    with installed.serving("--parser", parser, "--io", io) as (line, url):
+        assert f" parser={parser} io={io} " in line, line
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=WAIT) as response:
             assert (response.status, response.headers["server"]) == (200, "servery")
-    print(f"--parser {parser}: a live server says so and answers")
+    print(f"--parser {parser} --io {io}: a live server says so and answers")
 
 
-def check_engine(installed: Installed, parser: str) -> None:
-    """The engine is the one that was asked for, and its file lies in the environment."""
-    module, file = installed.engine(parser)
+def check_choice(installed: Installed, parser: str, io: str) -> None:
+    """What was asked for is imported, nothing else, and it lies in the environment."""
+    module, imported = installed.chosen(parser, io)
     assert module == {"python": "servery.http1.engine", "native": "servery._speedups.engine"}[parser]
-    assert file.resolve().is_relative_to(installed.package.resolve()), file
-    assert (parser == "native") == any(file.name == f"engine{suffix}" for suffix in EXTENSION_SUFFIXES), file
-    print(f"--parser {parser}: {file.name}")
+    assert imported.keys() == WAYS[parser, io], f"--parser {parser} --io {io} imported {imported}"
+    for name, file in imported.items():
+        assert file.resolve().is_relative_to(installed.package.resolve()), file
+        assert any(file.name == f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES), file
+    print(f"--parser {parser} --io {io}: {', '.join(file.name for file in imported.values()) or 'pure'}")
 
 
 def check_refuses(installed: Installed, how_built: str) -> None:
-    """Without the compiled core ``--parser native`` serves nothing, and says what to do."""
-    done = installed.ask("-m", "servery", "servery.demo:app", "--port", "0", "--parser", "native")
-    assert (done.returncode, done.stdout) == (2, ""), done
-    for text in (
-        f"engine{EXTENSION_SUFFIXES[0]}",
-        how_built,
-        "SERVERY_BUILD_NATIVE=require",
-        "--parser python",
-    ):
-        assert text in done.stderr, done.stderr
+    """Without the compiled core what needs it serves nothing, and says what to do."""
+    asked = [("--parser native", "engine", "--parser python"), ("--io reactor", "reactor", "--io transport")]
+    for flag, module, instead in asked if "reactor" in MODULES else asked[:1]:
+        done = installed.ask("-m", "servery", "servery.demo:app", "--port", "0", *flag.split())
+        assert (done.returncode, done.stdout) == (2, ""), done
+        for text in (
+            f"{flag} needs the compiled core",
+            f"{module}{EXTENSION_SUFFIXES[0]}",
+            how_built,
+            "SERVERY_BUILD_NATIVE=require",
+            instead,
+        ):
+            assert text in done.stderr, done.stderr
+        print(f"without the compiled core: {flag} exits with 2 and says what to do")
     facts = json.loads(installed.say("-m", "servery", "--version", "--verbose"))
-    assert (facts["native"], facts["parsers"]) == (None, ["python"])
+    assert (facts["native"], facts["parsers"], facts["ios"]) == (None, ["python"], ["transport"])
     assert how_built in facts["native_missing"]
-    print("without the compiled core: --parser native exits with 2 and says what to do")
 
 
 def check(wheel: Path) -> None:
@@ -182,20 +196,21 @@ def check(wheel: Path) -> None:
     print(f"{wheel.name}: content and tags agree")
     with tempfile.TemporaryDirectory() as folder:
         installed = Installed(wheel, Path(folder))
-        check_engine(installed, "python")
-        check_serves(installed, "python")
+        for way, needed in WAYS.items():
+            if needed <= (set() if is_pure(wheel) else MODULES):
+                check_choice(installed, *way)
+                check_serves(installed, *way)
         if is_pure(wheel):
             check_refuses(installed, "compiled core: ")
             return
-        check_engine(installed, "native")
-        check_serves(installed, "native")
         facts = json.loads(installed.say("-m", "servery", "--version", "--verbose"))
         assert facts["parsers"] == ["python", "native"]
+        assert facts["native"]["modules"].keys() == MODULES
         print(json.dumps(facts["native"]))
-        [extension] = installed.extensions()
-        extension.rename(extension.with_suffix(".hidden"))
+        for extension in installed.extensions():
+            extension.rename(extension.with_suffix(".hidden"))
         check_refuses(installed, "compiled core: built")
-        check_serves(installed, "python")
+        check_serves(installed, "python", "transport")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,31 @@
 """The map of the compiled engine; see engine.pyx."""
 
+from libc.stdint cimport uint64_t
+
+cdef class Request:
+    cdef readonly long stream
+    cdef readonly bytes method, target, raw_path, query, version
+    cdef readonly list headers
+    cdef readonly bint complete, expects_continue
+    cdef readonly object authority, upgrade
+    cdef bytes body, rest
+    cdef bint percent           # the path has a '%'
+
+
+cdef class KeptStamp:
+    cdef object _stamp
+    cdef list _blocks
+    cdef long long _second
+
+    cdef bytes block(self, int has)
+
+
 cdef class Http1Engine:
     # what it was made with
     cdef readonly object _limits
     cdef object _stamp
+    cdef KeptStamp _kept_stamp  # the same, or None if it is of another kind
+    cdef double _keep_alive_timeout
     cdef Py_ssize_t _ordinary, _max_fields, _read_ahead, _drain_size, _body_size
     # reading: the head or body that is under way
     cdef object _head           # HeadParser of the reference, for a head that is not ordinary; else None
@@ -15,26 +37,41 @@ cdef class Http1Engine:
     cdef bint _draining, _eof, _stopping
     # the response
     cdef list _out
-    cdef tuple _fields, _reserved
-    cdef int _responding, _framing, _status, _minor
-    cdef object _owed
+    cdef bytes _block, _length_line     # encoded fields, and the Content-Length among them
+    cdef uint64_t _length, _owed        # what it says, and what is left of that
+    cdef bint _measured                 # whether there is one
+    cdef tuple _reserved
+    cdef int _responding, _framing, _status, _minor, _flags
     cdef bytes _trailers
     cdef bint _continue_due, _is_head, _keep_alive, _trailers_due
     # what drivers see
     cdef public double deadline
     cdef public bint wants_read, half_closed, closing, reset, takes_trailers
-    cdef public object content_sent
+    cdef public long long content_sent
     cdef public long stream
 
     cpdef list receive(self, bytes data, double now)
     cpdef list expire(self, double now)
     cpdef list advance(self, double now)
     cpdef list take_output(self)
+    cpdef object stop(self, double now)
+    cpdef object continue_body(self, long stream)
+    cpdef object start_response(self, long stream, object status, object headers, bint trailers)
+    cpdef bint send_body(self, long stream, bytes data, bint more) except -1
+    cpdef object answer(self, long stream, object status, object text, bytes extra=*)
+    cpdef object abandon(self, long stream)
+    cpdef int fail_response(self, long stream) except -1
+    cpdef object body_paused(self, bint paused, double now)
 
     cdef list _receive_eof(self, double now)
     cdef list _next_request(self, double now)
     cdef list _read_head(self, bytes data, double now)
-    cdef object _scan(self, bytes data, Py_ssize_t *used, Py_ssize_t *length)
+    cdef Request take(self, const char *data, Py_ssize_t size, double now)
+    cdef Request take_next(self, double now)
+    cdef int _took(
+        self, Request request, const char *data, Py_ssize_t size, Py_ssize_t used, Py_ssize_t length, double now
+    ) except -1
+    cdef Request _scan(self, const char *octets, Py_ssize_t size, Py_ssize_t *used, Py_ssize_t *length)
     cdef list _read_piece(self, bytes data, double now)
     cdef list _took_head(self, object request, Py_ssize_t used, object length, bytes data, double now)
     cdef bint _head_begun(self)
@@ -50,8 +87,10 @@ cdef class Http1Engine:
     cdef int _begin_exchange(self, bytes method, int minor, bint keep, bint continues, bint trailers) except -1
     cdef bint _end_content(self)
     cdef int _cut(self) except -1
-    cdef bytes _account(self, long stream, Py_ssize_t size, bint more)
-    cdef bytes _make_head(self, Py_ssize_t size, bint more, bint empty)
+    cdef bint _account(self, long stream, Py_ssize_t size, bint more) except -1
+    cdef bint _is_empty(self) noexcept
+    cdef bytes _make_head(self, Py_ssize_t size, bint more, bytes data)
+    cdef Py_ssize_t _framed_size(self, Py_ssize_t size, bytes data) noexcept
     cdef bytes _connection_line(self)
     cdef bint _persists(self) except -1
     cdef int _expect(self, long stream, int states) except -1

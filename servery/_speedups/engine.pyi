@@ -1,5 +1,15 @@
 """What the compiled module offers: to its callers its engine is the reference, method by method."""
 
 from ..http1.engine import Http1Engine as Http1Engine
+from ..http1.writer import Stamp
+
+class KeptStamp:
+    """A stamp that asks another one once a second."""
+
+    def __init__(self, stamp: Stamp) -> None: ...
+    def __call__(self, has: int) -> bytes: ...
+
+class Request:
+    """A request head, for compiled callers."""
 
 def build_info() -> dict[str, str]: ...

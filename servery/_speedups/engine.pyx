@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -61,6 +62,10 @@ cdef extern from *:
     const char *SERVERY_FLAGS
     const char *CYTHON_ABI
 
+cdef extern from "time.h" nogil:
+    ctypedef long long time_t
+    time_t time(time_t *)
+
 cdef double NEVER = _NEVER
 
 cdef enum:
@@ -81,11 +86,12 @@ cdef enum:  # Framing
 
 cdef dict _SAID = {1 << at: member.value for at, member in enumerate(Responding)}
 cdef list _STATUS_LINES = [b""] * 100 + [_writer.STATUS_LINES[status] for status in range(100, 1000)]
-cdef tuple _NO_FIELDS = (b"", -1, b"", 0)
 cdef Py_ssize_t _JOINED = _responding._JOINED
 cdef int _WANTS_CLOSE = _writer.WANTS_CLOSE
 cdef bytes _CRLF = b"\r\n"
 cdef bytes _V11 = b"1.1"
+cdef bytes _LENGTH_NAME = b"content-length: "
+cdef bytes _CHUNKED_LINE = b"transfer-encoding: chunked\r\n"
 
 
 # --- tables of lines and names seen before -------------------------------------------------------------
@@ -276,12 +282,86 @@ cdef tuple _encode(object headers):
     return b"".join(lines), length, length_line, 0
 
 
+@cython.freelist(64)
+@cython.final
+cdef class Request:
+    """What `servery.events.RequestReceived` says; and what came with the head: `body`, if that is all of it, or `rest`, if it is not.
+
+    Both are None where there is nothing.
+    """
+
+
+cdef object _as_event(Request request):
+    return RequestReceived(
+        request.stream, request.method, request.target, request.raw_path, request.query, request.authority, request.version,
+        request.headers, request.complete, request.expects_continue, request.upgrade,
+    )
+
+
+@cython.final
+cdef class KeptStamp:
+    """A stamp (see `servery.http1.writer.Stamp`) that is asked once a second; the wall clock is compared, not counted."""
+
+    def __init__(self, stamp):
+        self._stamp = stamp
+        self._blocks = [None] * 4
+        self._second = -1
+
+    def __call__(self, int has):
+        return self.block(has)
+
+    cdef bytes block(self, int has):
+        cdef time_t second = time(NULL)
+        if second != self._second:
+            self._second = second
+            self._blocks[:] = [self._stamp(flags) for flags in range(4)]
+        return <bytes>self._blocks[has]
+
+
+cdef inline char *_append(char *at, bytes piece) noexcept:
+    memcpy(at, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+    return at + PyBytes_GET_SIZE(piece)
+
+
+cdef inline char *_append_number(char *at, const char *number, int digits) noexcept:
+    """`number` and the end of its line."""
+    memcpy(at, number, digits)
+    memcpy(at + digits, b"\r\n", 2)
+    return at + digits + 2
+
+
+cdef int _write_number(char *number, Py_ssize_t value, int base) noexcept:
+    """The digits of `value`; how many they are."""
+    cdef char reversed_digits[24]
+    cdef int count = 0, index
+    while True:
+        reversed_digits[count] = b"0123456789abcdef"[value % base]
+        count += 1
+        value //= base
+        if not value:
+            break
+    for index in range(count):
+        number[index] = reversed_digits[count - 1 - index]
+    return count
+
+
+cdef bytes _chunk_line(Py_ssize_t size):
+    """`servery.http1.writer.chunk_head`."""
+    cdef char number[24]
+    cdef char line[26]
+    cdef int digits = _write_number(number, size, 16)
+    _append_number(line, number, digits)
+    return PyBytes_FromStringAndSize(line, digits + 2)
+
+
 cdef class Http1Engine:
     """See `servery.engine.HttpEngine` for the contract, `servery.http1.engine` for the reasons."""
 
     def __init__(self, limits, stamp, double now):
         self._limits = limits
         self._stamp = stamp
+        self._kept_stamp = stamp if type(stamp) is KeptStamp else None
+        self._keep_alive_timeout = limits.keep_alive_timeout
         # A limit may be any number; the scanner counts in 32 bits, and leaves longer heads to the reference.
         self._ordinary = max(0, min(limits.request_line, limits.field_size, limits.head_size - 2, MAX_SCANNED))
         self._max_fields = min(limits.field_count, SV_MAX_FIELDS)
@@ -292,8 +372,9 @@ cdef class Http1Engine:
         self._out = []
         self._reading = HEAD
         self._responding = NONE
-        self._fields = _NO_FIELDS
-        self._owed = self._left = self._read = self.content_sent = 0
+        self._block = b""
+        self._length_line = b""
+        self._left = self._read = 0
         self._minor = 1
         self._keep_alive = self.wants_read = True
         self.deadline = now + <double>limits.first_byte_timeout
@@ -324,7 +405,7 @@ cdef class Http1Engine:
             self._close()
         return []
 
-    def stop(self, double now):
+    cpdef object stop(self, double now):
         self._stopping = True
         self._keep_alive = False
         if self._reading == HEAD:
@@ -360,7 +441,7 @@ cdef class Http1Engine:
             return []
         self._reading = HEAD
         self._responding = NONE
-        self._fields = _NO_FIELDS
+        self._block = b""
         self._head = None
         if data:
             self._pending = b""
@@ -372,7 +453,7 @@ cdef class Http1Engine:
         if self._eof:
             self._close()
         else:
-            self.deadline = now + <double>self._limits.keep_alive_timeout
+            self.deadline = now + self._keep_alive_timeout
         return []
 
     cdef list _receive_eof(self, double now):
@@ -392,21 +473,72 @@ cdef class Http1Engine:
     cdef list _read_head(self, bytes data, double now):
         cdef Py_ssize_t used = 0, length = 0
         if self._head is None:
-            request = self._scan(data, &used, &length)
+            request = self._scan(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &used, &length)
             if request is not None:
-                return self._took_head(request, used, length, data, now)
+                return self._took_head(_as_event(request), used, length, data, now)
         return self._read_piece(data, now)
 
-    cdef object _scan(self, bytes data, Py_ssize_t *used, Py_ssize_t *length):
+    # `receive` and `advance` for who has octets, not bytes, and builds scopes, not events: for an ordinary request they say the same.
+
+    cdef Request take(self, const char *data, Py_ssize_t size, double now):
+        """The ordinary request at `data`, if a head is due and nothing of it came before; else None, and nothing has happened.
+
+        Octets of a body that is not whole are in its `rest`, for `receive`; of what follows a request this keeps a copy.
+        """
+        cdef Py_ssize_t used = 0, length = 0
+        cdef Request request
+        if self._reading != HEAD or self._head is not None or self._pending:
+            return None
+        request = self._scan(data, size, &used, &length)
+        if request is not None:
+            self._took(request, data, size, used, length, now)
+        return request
+
+    cdef Request take_next(self, double now):
+        """The ordinary request that came behind one that is answered; else None, and nothing has happened."""
+        cdef bytes data = self._pending
+        cdef Py_ssize_t used = 0, length = 0
+        cdef Request request
+        if self._reading != READY or not self._keep_alive or self._eof or not data:
+            return None
+        request = self._scan(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &used, &length)
+        if request is not None:
+            self.wants_read = True
+            self._responding = NONE
+            self._block = b""
+            self._took(request, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), used, length, now)
+        return request
+
+    cdef int _took(
+        self, Request request, const char *data, Py_ssize_t size, Py_ssize_t used, Py_ssize_t length, double now
+    ) except -1:
+        if size - used < length:
+            self._pending = b""
+            self._begin_body(length, now)
+            if size > used:
+                request.rest = PyBytes_FromStringAndSize(data + used, size - used)
+            return 0
+        if length:
+            request.body = PyBytes_FromStringAndSize(data + used, length)
+            used += length
+        self._reading = READY
+        self._left = 0
+        self._pending = PyBytes_FromStringAndSize(data + used, size - used) if size > used else b""
+        self.deadline = NEVER
+        self.wants_read = size - used <= self._read_ahead
+        return 0
+
+    cdef Request _scan(self, const char *octets, Py_ssize_t size, Py_ssize_t *used, Py_ssize_t *length):
         """The request of an ordinary head, or None for one that the reference shall read."""
         cdef sv_head head
-        cdef const char *octets = PyBytes_AS_STRING(data)
+        cdef Request request
+        cdef list fields
         cdef int kind, hosts = 0, lengths = 0, connections = 0
         cdef uint32_t index
         cdef bint keep = True
         cdef Py_ssize_t body = 0
         if sv_scan_head(
-            <const uint8_t *>octets, PyBytes_GET_SIZE(data), <uint32_t>self._ordinary, <uint32_t>self._max_fields, &head
+            <const uint8_t *>octets, size, <uint32_t>self._ordinary, <uint32_t>self._max_fields, &head
         ) != SV_ORDINARY or head.minor == 0:
             return None
         fields = []
@@ -429,15 +561,23 @@ cdef class Http1Engine:
         if hosts != 1 or lengths > 1 or connections > 1:
             return None
         used[0], length[0] = head.end, body
-        method = _method(octets, head.method_len)
-        target = PyBytes_FromStringAndSize(octets + head.target, head.target_len)
+        request = Request.__new__(Request)
+        request.method = _method(octets, head.method_len)
+        request.target = PyBytes_FromStringAndSize(octets + head.target, head.target_len)
         if head.path_len == head.target_len:
-            path, query = target, b""
+            request.raw_path, request.query = request.target, b""
         else:
-            path = PyBytes_FromStringAndSize(octets + head.target, head.path_len)
-            query = PyBytes_FromStringAndSize(octets + head.target + head.path_len + 1, head.target_len - head.path_len - 1)
-        self._begin_exchange(method, 1, keep and not self._stopping, False, False)
-        return RequestReceived(self.stream, method, target, path, query, None, _V11, fields, body == 0, False, None)
+            request.raw_path = PyBytes_FromStringAndSize(octets + head.target, head.path_len)
+            request.query = PyBytes_FromStringAndSize(
+                octets + head.target + head.path_len + 1, head.target_len - head.path_len - 1
+            )
+        self._begin_exchange(request.method, 1, keep and not self._stopping, False, False)
+        request.stream = self.stream
+        request.version = _V11
+        request.headers = fields
+        request.complete = body == 0
+        request.percent = head.has_percent
+        return request
 
     cdef list _read_piece(self, bytes data, double now):
         """A head that the reference reads, in as many pieces as it comes in."""
@@ -540,7 +680,7 @@ cdef class Http1Engine:
             return [BodyReceived(self.stream, part, False, trailers)]
         return self._next_request(now) if self._draining else []
 
-    def body_paused(self, bint paused, double now):
+    cpdef object body_paused(self, bint paused, double now):
         if self._reading == BODY and self._responding != DONE:
             if paused:
                 self._paused_at = now
@@ -614,7 +754,7 @@ cdef class Http1Engine:
         self._out = []
         return out
 
-    def continue_body(self, long stream):
+    cpdef object continue_body(self, long stream):
         if self._continue_due and stream == self.stream and self._responding == NONE:
             self._continue_due = False
             self._out.append(_writer.CONTINUE)
@@ -627,37 +767,42 @@ cdef class Http1Engine:
         if self._minor:
             self._out.append(<bytes>_STATUS_LINES[status] + block + _CRLF)
 
-    def start_response(self, long stream, status, headers, bint trailers):
+    cpdef object start_response(self, long stream, object status, object headers, bint trailers):
         self._expect(stream, NONE)
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise LocalProtocolError(f"response status must be an integer from 200 to 999, not {status!r}")
-        self._fields = _encode(headers)
+        block, length, framing, flags = _encode(headers)
+        self._block, self._length_line, self._flags = block, framing, flags
+        self._measured = length >= 0
+        self._length = length if self._measured else 0
         self._status = status
         self._trailers_due = trailers
         self._responding = STARTED
 
-    def send_body(self, long stream, bytes data not None, bint more):
+    cpdef bint send_body(self, long stream, bytes data, bint more) except -1:
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-        cdef bytes head = self._account(stream, size, more)
         cdef list out = self._out
-        if self._framing == LENGTH:
-            if size < _JOINED:
-                out.append(head + data if head else data)
-            else:
-                out += (head, data)
-        elif self._framing == CHUNKS:
-            if size:
-                out += (head + _writer.chunk_head(size), data, _CRLF)
-            else:
-                out.append(head)
-        else:
-            out.append(head if self._framing == EMPTY else head + data)
+        cdef bint joined = False
+        if self._account(stream, size, more):
+            joined = size < _JOINED
+            out.append(self._make_head(size, more, data if joined else None))
+        elif self._framing == CHUNKS and size:
+            out.append(_chunk_line(size))
+        if not joined and self._framing != EMPTY and size:
+            out.append(data)
+            if self._framing == CHUNKS:
+                out.append(_CRLF)
         return not more and self._end_content()
 
     def reserve_body(self, long stream, Py_ssize_t size, bint more):
-        cdef bytes head = self._account(stream, size, more)
-        chunked = self._framing == CHUNKS and size > 0
-        self._out.append(head + _writer.chunk_head(size) if chunked else head)
+        cdef bint chunked
+        if self._account(stream, size, more):
+            self._out.append(self._make_head(size, more, None))
+            chunked = self._framing == CHUNKS and size > 0
+        else:
+            chunked = self._framing == CHUNKS and size > 0
+            if chunked:
+                self._out.append(_chunk_line(size))
         self._reserved = (chunked, more)
         return self._framing != EMPTY
 
@@ -689,7 +834,7 @@ cdef class Http1Engine:
                 )
         return not more
 
-    def answer(self, long stream, status, text, bytes extra=b""):
+    cpdef object answer(self, long stream, object status, object text, bytes extra=b""):
         self._expect(stream, NONE | STARTED)
         self._keep_alive = self._persists()
         head, body = _writer.text_response(status, text, self._stamp, extra + self._connection_line())
@@ -700,7 +845,7 @@ cdef class Http1Engine:
             self._out.append(head + body)
             self.content_sent = len(body)
 
-    def abandon(self, long stream):
+    cpdef object abandon(self, long stream):
         self._expect(stream, NONE | STARTED | SENDING | TRAILERS)
         self._cut()
 
@@ -710,7 +855,7 @@ cdef class Http1Engine:
         self._keep_alive = False
         return self._close()
 
-    def fail_response(self, long stream):
+    cpdef int fail_response(self, long stream) except -1:
         if self._responding & (NONE | STARTED):
             self.answer(stream, 500, "Internal Server Error")
             return 500
@@ -718,48 +863,85 @@ cdef class Http1Engine:
         self._cut()
         return self._status
 
-    cdef bytes _account(self, long stream, Py_ssize_t size, bint more):
-        cdef bint starts, empty
+    cdef bint _account(self, long stream, Py_ssize_t size, bint more) except -1:
+        """As in the reference, but for the head: whether it is due."""
+        cdef bint starts
+        cdef uint64_t owed
         self._expect(stream, STARTED | SENDING)
         starts = self._responding == STARTED
-        owed = self._fields[1] if starts else self._owed
-        empty = self._is_head or self._status == 304 or self._status == 204
-        if not empty:
-            if owed >= 0:
-                if size > owed or (size < owed and not more):
-                    kind = "more" if size > owed else "less"
+        owed = self._length if starts else self._owed
+        if not self._is_empty():
+            if self._measured:
+                if <uint64_t>size > owed or (<uint64_t>size < owed and not more):
+                    kind = "more" if <uint64_t>size > owed else "less"
                     raise LocalProtocolError(f"the response body is {kind} than its content-length")
-                owed = owed - size
+                owed -= size
             self.content_sent += size
         self._owed = owed
-        return self._make_head(size, more, empty) if starts else b""
+        return starts
 
-    cdef bytes _make_head(self, Py_ssize_t size, bint more, bint empty):
-        cdef bytes block, framing_line
-        cdef int flags
-        block, length, framing_line, flags = self._fields
-        self._keep_alive = self._persists() and not flags & _WANTS_CLOSE
-        if length < 0 and not more and (size or not empty) and not self._trailers_due:
-            length = size
-            framing_line = b"content-length: %d\r\n" % size
+    cdef bint _is_empty(self) noexcept:
+        return self._is_head or self._status == 304 or self._status == 204
+
+    cdef bytes _make_head(self, Py_ssize_t size, bint more, bytes data):
+        """The head, and behind it the framing of `size` octets of content; and these, if they are given as `data`."""
+        cdef bytes line = <bytes>_STATUS_LINES[self._status], block = self._block, framing = self._length_line
+        cdef bytes connection, stamp, head
+        cdef bint empty = self._is_empty(), counted = False
+        cdef char number[24]
+        cdef int digits = 0
+        cdef char *at
+        self._keep_alive = self._persists() and not self._flags & _WANTS_CLOSE
         if empty:
             self._framing = EMPTY
             if self._status == 204:
-                framing_line = b""
-        elif length >= 0 and not (self._trailers_due and self.takes_trailers):
+                framing = b""
+            else:
+                counted = not self._measured and not more and size > 0 and not self._trailers_due
+        elif self._measured and not (self._trailers_due and self.takes_trailers):
             self._framing = LENGTH
+        elif not self._measured and not more and not self._trailers_due:
+            self._framing = LENGTH
+            counted = True
         elif self._minor:
             self._framing = CHUNKS
-            framing_line = b"transfer-encoding: chunked\r\n"
+            framing = _CHUNKED_LINE
         else:
             self._framing = UNTIL_CLOSE
             self._keep_alive = False
-            framing_line = b""
+            framing = b""
         self._responding = SENDING
-        return b"".join((
-            <bytes>_STATUS_LINES[self._status], block, framing_line, self._connection_line(),
-            self._stamp(flags & 3), _CRLF,
-        ))
+        connection = self._connection_line()
+        stamp = self._kept_stamp.block(self._flags & 3) if self._kept_stamp is not None else self._stamp(self._flags & 3)
+        if counted:
+            framing = _LENGTH_NAME
+            digits = _write_number(number, size, 10)
+        elif self._framing == CHUNKS and size:
+            digits = _write_number(number, size, 16)
+        # One allocation; what is not written of it is given back.
+        head = PyBytes_FromStringAndSize(
+            NULL,
+            PyBytes_GET_SIZE(line) + PyBytes_GET_SIZE(block) + PyBytes_GET_SIZE(framing) + PyBytes_GET_SIZE(connection)
+            + PyBytes_GET_SIZE(stamp) + 2 + (digits + 2 if digits else 0) + self._framed_size(size, data),
+        )
+        at = _append(PyBytes_AS_STRING(head), line)
+        at = _append(_append(at, block), framing)
+        if counted:
+            at = _append_number(at, number, digits)
+        at = _append(_append(_append(at, connection), stamp), _CRLF)
+        if not counted and digits:
+            at = _append_number(at, number, digits)
+        if data is not None and self._framing != EMPTY:
+            at = _append(at, data)
+            if self._framing == CHUNKS and size:
+                _append(at, _CRLF)
+        return head
+
+    cdef Py_ssize_t _framed_size(self, Py_ssize_t size, bytes data) noexcept:
+        """Octets of `data` and what ends its chunk."""
+        if data is None or self._framing == EMPTY:
+            return 0
+        return size + 2 if self._framing == CHUNKS and size else size
 
     cdef bytes _connection_line(self):
         if not self._keep_alive:

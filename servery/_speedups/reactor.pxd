@@ -3,19 +3,25 @@
 Others build on `Transport`: they override its hooks, and use its services without a Python call in between.
 """
 
+cdef class Watched
+
+
 cdef class Reactor:
     cdef readonly object loop
+    cdef readonly long turns    # calls of `run`
     cdef object _context        # callbacks run in it, so that none keeps a request's variables
     cdef int _poll              # the epoll or kqueue descriptor, -1 once closed
     cdef double now             # monotonic seconds when the batch in progress began
     cdef char *_buffer          # what is read goes here first; it belongs to nobody after the hook returned
     cdef set _watched           # keeps alive what the kernel points to
     cdef list _leaving          # forgotten during this batch: events of theirs may still be in it
+    cdef int _taken             # the descriptor that a transport was made for last
     cdef bint _running
 
     cdef double clock(self) noexcept    # reactor.now inside of a batch, else the clock
     cdef int watch(self, Watched it, int interest) except -1    # to begin, and to change
-    cdef int forget(self, Watched it) except -1
+    cdef int ignore(self, Watched it) except -1     # the kernel tells nothing of it, until it is watched again
+    cdef int forget(self, Watched it) except -1     # for good; its descriptor is still to be closed
 
 
 cdef class Watched:
@@ -25,6 +31,7 @@ cdef class Watched:
     cdef int interest           # as the kernel knows it
 
     cdef int ready(self, int what) except -1
+    cdef int failed(self, object error) except -1   # `ready` has raised
 
 
 cdef class Listener(Watched):
@@ -32,19 +39,27 @@ cdef class Listener(Watched):
     cdef object _opened         # called with (descriptor, peername, sockname) for each connection
     cdef object _exhausted      # called with the error number when descriptors or memory have run out
     cdef object _name           # sockname of all its connections, or None if each has to be asked
+    cdef bint _is_tcp, _paused
+
+    cdef int _accept(self, Py_ssize_t most) except -1
+    cdef int _open(self, int fd, object peername) except -1
 
 
 cdef class Transport(Watched):
     """A connected stream socket. As a Python object it has the face of `asyncio.Transport`."""
     cdef object _protocol       # None in classes that override the hooks
     cdef object peername, sockname, _socket
-    cdef object _queue          # a deque of what the kernel did not take: bytes, memoryviews, files; None if it never was needed
+    cdef object _queue          # a deque of what the kernel did not take: bytes, file ranges; None while there is nothing
     cdef readonly Py_ssize_t unsent     # octets in it, files too
+    cdef Py_ssize_t _skip       # octets of its first bytes object that are sent
     cdef Py_ssize_t _high, _low
+    cdef bint _buffered         # the protocol is a BufferedProtocol
     cdef bint _paused           # reading is paused by the owner
     cdef bint _eof              # the peer has sent FIN
     cdef bint _full             # `full` was called and `drained` not since
     cdef bint _shut             # FIN goes, or went, after what is queued
+    cdef bint _fin              # it went
+    cdef bint _lent             # there is, or was, a `_socket` that closes the descriptor
     cdef readonly bint closing  # close() or abort() was called, or the connection is lost
     cdef bint _lost             # the hook `lost` was called
 
@@ -57,11 +72,31 @@ cdef class Transport(Watched):
     cdef int file_sent(self, object error) except -1    # of `put_file`; never from inside of it
 
     # Services
+    cdef int begin(self) except -1                      # read, unless paused; before it nothing is watched
     cdef int put(self, bytes data) except -1            # write, or queue what the kernel does not take
     cdef int put_all(self, list parts) except -1        # the same for several bytes objects, in one system call
+    cdef int put_before_file(self, list parts) except -1    # the same; they leave with what `put_file` adds at once
     cdef int put_file(self, int file, long long offset, Py_ssize_t count) except -1
+    cdef int withdraw_file(self) except -1              # the one that was put last: its descriptor must not be used any more
     cdef int read_on(self, bint on) except -1           # pause and resume reading
     cdef int shut(self) except -1                       # FIN, after what is queued
     cdef int finish(self) except -1                     # close, after what is queued
     cdef int drop(self, bint reset) except -1           # close now; with RST if `reset`
     cdef int set_marks(self, Py_ssize_t high, Py_ssize_t low) except -1
+
+    # Inside
+    cdef int _update(self) except -1
+    cdef int _read(self, int what) except -1
+    cdef int _read_end(self) except -1
+    cdef int _broken(self) except -1
+    cdef int _put_parts(self, list parts, bint more) except -1
+    cdef int _queue_part(self, object part, Py_ssize_t size) except -1
+    cdef int _queued(self) except -1
+    cdef int _flush(self) except -1
+    cdef Py_ssize_t _flush_bytes(self, object queue) except -1
+    cdef Py_ssize_t _flush_file(self, object queue) except -1
+    cdef int _flushed(self) except -1
+    cdef int _send_fin(self) except -1
+    cdef int _fail(self, int error, str doing) except -1
+    cdef int _lose(self, object error) except -1
+    cdef int _close(self) except -1

@@ -13,6 +13,7 @@ from typing import Any
 from ..engine import HttpEngine, Message, Port, Scope, Wakeup
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
+from .messages import as_bytes, is_disconnect, send_other
 
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -27,8 +28,9 @@ class HttpCycle:
     """
 
     __slots__ = (
-        *("_answered", "_engine", "_gone", "_lost", "_more_body", "_parts", "_port", "_stream", "_told"),
-        *("_trailers", "_wakeup", "buffered", "request", "request_id", "scope", "started", "status", "task"),
+        *("_answered", "_gone", "_lost", "_more_body", "_parts", "_told"),
+        *("_trailers", "_wakeup", "buffered", "engine", "port", "request", "request_id", "scope", "started"),
+        *("status", "stream", "task"),
     )
 
     def __init__(
@@ -47,9 +49,9 @@ class HttpCycle:
         self.status = 0
         self.task: Any = None
         self.buffered = 0
-        self._engine = engine
-        self._port = port
-        self._stream = request.stream
+        self.engine = engine
+        self.port = port
+        self.stream = request.stream
         self._parts: list[bytes] | None = [b""] if request.complete else None
         self._more_body = not request.complete
         self._trailers: Headers = []
@@ -102,7 +104,7 @@ class HttpCycle:
 
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
-        port = self._port
+        port = self.port
         try:
             await app(self.scope, self.receive, self.send)
         except Exception as error:
@@ -128,8 +130,8 @@ class HttpCycle:
             if self._gone:
                 break
             if self._more_body:
-                self._engine.continue_body(self._stream)
-                self._port.flush()
+                self.engine.continue_body(self.stream)
+                self.port.flush()
             await self.wait()
         self._told = self._told or not self._answered
         return {"type": "http.disconnect"}
@@ -148,7 +150,7 @@ class HttpCycle:
             self._trailers = []
         if self.buffered:
             self.buffered = 0
-            self._port.consumed()
+            self.port.consumed()
         return message
 
     async def send(self, message: Message) -> None:
@@ -169,12 +171,12 @@ class HttpCycle:
             more = message.get("more_body", False)
             body = message.get("body", b"")
             if type(body) is not bytes:
-                body = _as_bytes(body)
-            complete = self._engine.send_body(self._stream, body, bool(more))
-            port = self._port
+                body = as_bytes(body)
+            complete = self.engine.send_body(self.stream, body, bool(more))
+            port = self.port
             if complete:
                 port.flush()
-                self._complete()
+                self.complete()
             else:
                 port.flush_soon(len(body))
                 if not port.writable:
@@ -182,7 +184,7 @@ class HttpCycle:
         elif kind == "http.response.start":
             self._start(message)
         else:
-            await self._send_other(kind, message)
+            await send_other(self, kind, message)
 
     def _start(self, message: Message) -> None:
         try:
@@ -190,57 +192,18 @@ class HttpCycle:
         except KeyError:
             raise LocalProtocolError("'http.response.start' lacks 'status'") from None
         trailers = message.get("trailers", False)
-        self._engine.start_response(self._stream, status, message.get("headers", ()), bool(trailers))
+        self.engine.start_response(self.stream, status, message.get("headers", ()), bool(trailers))
         self.status = status
 
-    async def _send_other(self, kind: str, message: Message) -> None:
-        engine = self._engine
-        if kind == "http.response.pathsend":
-            await self._send_file(_required(message, "path"), 0, None, False)
-        elif kind == "http.response.zerocopysend":
-            more = bool(message.get("more_body", False))
-            offset = message.get("offset")
-            await self._send_file(_required(message, "file"), offset, message.get("count"), more)
-        elif kind == "http.response.trailers":
-            more = bool(message.get("more_trailers", False))
-            complete = engine.send_trailers(self._stream, message.get("headers", ()), more)
-            self._port.flush()
-            if complete:
-                self._complete()
-        elif kind == "http.response.early_hint":
-            links = [(b"link", bytes(link)) for link in _required(message, "links")]
-            engine.send_informational(self._stream, 103, links)
-            self._port.flush()
-        elif kind == "http.response.debug":
-            self._port.debug(message.get("info"))
-        else:
-            raise LocalProtocolError(f"{kind!r} is not a message that an HTTP application may send")
-
-    async def _send_file(self, file: Any, offset: int | None, count: int | None, more: bool) -> None:
-        """Send a path (text) or an open file without copying it through Python where the driver can."""
-        engine, port = self._engine, self._port
-        sending = port.open_file(file, offset, count)
-        try:
-            wanted = engine.reserve_body(self._stream, sending.size, more)
-            port.flush()
-            if wanted:
-                await port.send_file(sending)
-        finally:
-            sending.close()
-        complete = engine.end_reserved(self._stream)
-        port.flush()
-        if complete:
-            self._complete()
-
-    def _complete(self) -> None:
+    def complete(self) -> None:
         """The response is queued to its end: let go of the connection."""
         self._answered = True
         if self._wakeup is not None:
             self._wakeup.set()
-        self._port.response_complete(self)
+        self.port.response_complete(self)
 
     async def _drained(self) -> None:
-        while not self._port.writable and not self._lost:
+        while not self.port.writable and not self._lost:
             await self.wait()
         if self._lost:
             raise ClientDisconnected("the client has closed the connection")
@@ -249,17 +212,17 @@ class HttpCycle:
         """Wait until `wake`."""
         wakeup = self._wakeup
         if wakeup is None:
-            wakeup = self._wakeup = self._port.wakeup()
+            wakeup = self._wakeup = self.port.wakeup()
         await wakeup.wait()
 
     # --- the end -------------------------------------------------------------------------------------
 
     def _failed(self, error: Exception | None) -> None:
         """The application raised, or returned too early (`error` is ``None``)."""
-        if error is not None and not (self._gone and _is_disconnect(error)):
-            self._port.app_failed(self, error)
+        if error is not None and not (self._gone and is_disconnect(error)):
+            self.port.app_failed(self, error)
         elif error is None and not self._told and not self._lost:
-            self._port.app_failed(
+            self.port.app_failed(
                 self, LocalProtocolError("the application returned before its response was complete")
             )
         self._abandon()
@@ -273,32 +236,8 @@ class HttpCycle:
         if self._lost:
             return
         if self._told:
-            self._engine.abandon(self._stream)
+            self.engine.abandon(self.stream)
         else:
-            self.status = self._engine.fail_response(self._stream)
-        self._port.flush()
-        self._port.response_complete(self)
-
-
-def _required(message: Message, key: str) -> Any:
-    try:
-        return message[key]
-    except KeyError:
-        raise LocalProtocolError(f"{message['type']!r} lacks {key!r}") from None
-
-
-def _as_bytes(body: Any) -> bytes:
-    if isinstance(body, (bytearray, memoryview, bytes)):
-        return bytes(body)
-    raise LocalProtocolError(f"'body' of 'http.response.body' must be bytes, not {type(body).__name__}")
-
-
-def _is_disconnect(error: BaseException) -> bool:
-    """Whether `error` says nothing but that the client left: ours, a framework's, or groups of them."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_disconnect(inner) for inner in error.exceptions)
-    return isinstance(error, ClientDisconnected) or type(error).__name__ in _FRAMEWORKS_SAY
-
-
-_FRAMEWORKS_SAY = frozenset({"ClientDisconnect", "ClientDisconnected"})
-"""Starlette answers ours, or ``http.disconnect``, with its own, and Werkzeug has one; known by name."""
+            self.status = self.engine.fail_response(self.stream)
+        self.port.flush()
+        self.port.response_complete(self)

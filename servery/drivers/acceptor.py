@@ -1,15 +1,17 @@
 """Accepting connections: in bounded batches, and in spite of a full descriptor table.
 
-Knows listening sockets; a connection is handed to the loop and to its protocol at once.
+Knows listening sockets; a connection is handed to whoever owns it from then on, and to its protocol, at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
 from time import monotonic
+from typing import Protocol
 
 from .service import error_log
 
@@ -25,8 +27,61 @@ SAY_AGAIN = 1.0
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Acceptor:
-    """Accepts from one listening socket, which it does not own, until `stop`."""
+class Acceptor(Protocol):
+    """Accepts from one listening socket, which it does not own."""
+
+    async def stop(self) -> None:
+        """Accept what has already connected (it would be reset otherwise), then no more."""
+        ...
+
+
+class Exhaustion:
+    """What an acceptor does when descriptors or memory have run out: say so, pause, and try again later.
+
+    `pause` and `resume` are the acceptor's own.
+    """
+
+    __slots__ = ("_loop", "_pause", "_resume", "_stopped", "_timer", "_told")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pause: Callable[[], None], resume: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._pause = pause
+        self._resume = resume
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = -SAY_AGAIN
+        self._stopped = False
+
+    def __call__(self, number: int) -> None:
+        """`accept` has failed with this error number."""
+        if self._timer is not None:
+            return
+        now = monotonic()
+        if now - self._told >= SAY_AGAIN:
+            self._told = now
+            error_log.error(
+                "cannot accept connections: %s; raise the limit on open files (ulimit -n). Trying again",
+                os.strerror(number),
+            )
+        if not self._stopped:
+            self._pause()
+            self._timer = self._loop.call_later(PAUSE, self._try_again)
+
+    def stop(self) -> None:
+        """Do not try again."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _try_again(self) -> None:
+        self._timer = None
+        self._resume()
+
+
+class TransportAcceptor:
+    """Accepts for the transports of the event loop, from `start` until `stop`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Callable[[], asyncio.Protocol]
@@ -35,33 +90,33 @@ class Acceptor:
         self._sock = sock
         self._protocol = protocol
         self._opening: set[asyncio.Task[object]] = set()
-        self._resume: asyncio.TimerHandle | None = None
-        self._told = -SAY_AGAIN
+        self._exhausted = Exhaustion(loop, self._pause, self._resume)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Begin to accept."""
         try:
-            self._loop.add_reader(self._sock, self._accept_batch)
+            self._resume()
         except NotImplementedError:  # the proactor loop of Windows watches no readiness
             self._server = await self._loop.create_server(self._protocol, sock=self._sock)
 
     async def stop(self) -> None:
-        """Accept what has already connected (it would be reset otherwise), then no more."""
+        """See `Acceptor`."""
         if self._server is not None:
             self._server.close()
             return
-        if self._resume is not None:
-            self._resume.cancel()
-            self._resume = None
-        self._loop.remove_reader(self._sock)
+        self._exhausted.stop()
+        self._pause()
         while self._accept_some():
             pass
         while self._opening:
             await asyncio.wait(self._opening)
 
-    def _accept_batch(self) -> None:
-        self._accept_some()
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._sock)
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._sock, self._accept_some)
 
     def _accept_some(self) -> bool:
         """Accept up to `BATCH` connections; whether more may be waiting."""
@@ -72,7 +127,7 @@ class Acceptor:
                 return False
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._pause(error)
+                    self._exhausted(error.errno)
                     return False
                 continue  # this one client gave up (ECONNABORTED and its like): the next may not have
             connection.setblocking(False)
@@ -88,19 +143,47 @@ class Acceptor:
             error_log.debug("connection lost while it was accepted: %s", error)
             connection.close()
 
-    def _pause(self, error: OSError) -> None:
-        if self._resume is not None:
-            return
-        now = monotonic()
-        if now - self._told >= SAY_AGAIN:
-            self._told = now
-            error_log.error(
-                "cannot accept connections: %s; raise the limit on open files (ulimit -n). Trying again",
-                error.strerror,
-            )
-        self._loop.remove_reader(self._sock)
-        self._resume = self._loop.call_later(PAUSE, self._try_again)
 
-    def _try_again(self) -> None:
-        self._resume = None
-        self._loop.add_reader(self._sock, self._accept_batch)
+class Listening(Protocol):
+    """A listening socket that a reactor watches; its batches are the reactor's business."""
+
+    def pause(self) -> None:
+        """Accept nothing until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Go on."""
+        ...
+
+    def accept_all(self) -> None:
+        """Accept until nobody waits."""
+        ...
+
+    def close(self) -> None:
+        """Watch the socket no more; it stays open."""
+        ...
+
+
+class ReactorAcceptor:
+    """Accepts through a reactor, from the moment it is made.
+
+    `listen` begins to watch the socket; it is given what to call when descriptors or memory have run out.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, listen: Callable[[Callable[[int], None]], Listening]
+    ) -> None:
+        self._exhausted = Exhaustion(loop, self._pause, self._resume)
+        self._listening = listen(self._exhausted)
+
+    async def stop(self) -> None:
+        """See `Acceptor`."""
+        self._exhausted.stop()
+        self._listening.accept_all()
+        self._listening.close()
+
+    def _pause(self) -> None:
+        self._listening.pause()
+
+    def _resume(self) -> None:
+        self._listening.resume()

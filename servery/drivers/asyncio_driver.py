@@ -20,7 +20,6 @@ from ..asgi.scope import ConnectionInfo, http_scope
 from ..engine import NEVER, FileSending
 from ..errors import ClientDisconnected
 from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived
-from ..logs import escape
 from .sendfile import FileToSend, send_file
 from .service import Service, error_log
 from .transports import prepare, reset, set_water_marks
@@ -253,16 +252,8 @@ class AsyncioConnection(asyncio.Protocol):
                 self._settle()
 
     def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
-        """The application raised `error`, or returned too early: the operator gets it, once, with
-        traceback.
-        """
-        what = f"{escape(cycle.request.method)} {escape(cycle.request.target)} ({cycle.request_id})"
-        if error.__traceback__ is None:
-            error_log.error("%s, answering %s", error, what)
-        elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
-            error_log.info("%r in the application, answering %s: the client has left", error, what)
-        else:
-            error_log.error("Exception in the application, answering %s", what, exc_info=error)
+        """The application raised `error`, or returned too early."""
+        self._service.app_failed(cycle, error)
 
     def finished(self, cycle: HttpCycle) -> None:
         """The application call has ended."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..asgi.http_cycle import App, HttpCycle
 from ..engine import HttpEngine
 from ..limits import Limits
-from ..logs import AccessLog, AccessRecord
+from ..logs import AccessLog, AccessRecord, escape
 from .clock import Clock
 
 EngineFactory = Callable[[float], HttpEngine]
@@ -51,7 +51,7 @@ class Service:
     __slots__ = (
         *(
             "_corked",
-            "_id_prefix",
+            "id_prefix",
             "access",
             "app",
             "clock",
@@ -95,7 +95,7 @@ class Service:
         self.request_count = 0
         self._corked: list[Connection] = []
         self.stopping = False
-        self._id_prefix = os.urandom(6).hex()
+        self.id_prefix = os.urandom(6).hex()
 
     def flush_later(self, connection: Connection) -> None:
         """Call `end_of_turn` of `connection` before the loop waits: one callback serves all connections."""
@@ -111,7 +111,7 @@ class Service:
     def next_request_id(self) -> str:
         """A request id that no other worker or restart gives again."""
         self.request_count += 1
-        return f"{self._id_prefix}-{self.request_count:x}"
+        return f"{self.id_prefix}-{self.request_count:x}"
 
     def connected(self, connection: Connection) -> None:
         """A connection was accepted."""
@@ -128,6 +128,18 @@ class Service:
         self.cycles.discard(cycle)
         if not self.connections:
             self._check_idle()
+
+    def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
+        """The application raised `error`, or returned too early: the operator gets it, once, with
+        traceback.
+        """
+        what = f"{escape(cycle.request.method)} {escape(cycle.request.target)} ({cycle.request_id})"
+        if error.__traceback__ is None:
+            error_log.error("%s, answering %s", error, what)
+        elif cycle.told:  # frameworks have an exception of their own for this: it is news, not a fault
+            error_log.info("%r in the application, answering %s: the client has left", error, what)
+        else:
+            error_log.error("Exception in the application, answering %s", what, exc_info=error)
 
     @property
     def full(self) -> bool:

@@ -1,6 +1,7 @@
-"""What every asyncio transport of ours gets, and how one is reset.
+"""What every transport of ours gets, and how one is reset.
 
-Knows sockets behind transports; knows nothing of what they carry.
+Knows sockets behind transports; knows nothing of what they carry. A reactor's transport has a method `reset`;
+it has got its options when it was accepted, and is not asked for its socket, since that would make one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 def prepare(transport: asyncio.Transport, high: int) -> None:
     """Make a fresh transport ours; `high` is the high-water mark of its write buffer in octets."""
-    sock = transport.get_extra_info("socket")
+    sock = None if hasattr(transport, "reset") else transport.get_extra_info("socket")
     if sock is not None and sock.family != _AF_UNIX:
         try:
             # asyncio does it only for sockets that know their protocol number, and accepted ones do not
@@ -39,6 +40,9 @@ def set_water_marks(transport: asyncio.Transport, high: int) -> None:
 
 def reset(transport: asyncio.Transport) -> None:
     """Close with RST: the peer must not take what it has for complete."""
+    if hasattr(transport, "reset"):
+        transport.reset()
+        return
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family != _AF_UNIX:
         try:
