@@ -15,7 +15,8 @@ import pytest
 from fuzz.run import HERE, seeds, write_dictionary
 
 RUNS = 4000
-HAS_ATHERIS = (sys.platform, platform.machine(), sys.implementation.name) == ("linux", "x86_64", "cpython")
+PLACE = (sys.platform, platform.machine(), sys.implementation.name)
+HAS_ATHERIS = PLACE == ("linux", "x86_64", "cpython") and sys.version_info < (3, 15)
 
 
 @pytest.mark.skipif(not HAS_ATHERIS, reason="there is no atheris for this platform")
