@@ -88,7 +88,8 @@ class Config:
         "who parses requests and writes responses",
         why="runs everywhere; native is a choice, never a surprise")
     io: str | None = _row(None, "Engine", Choice("transport", "reactor"),
-        "who owns the sockets", unset="transport", why="follows the parser")
+        "who owns the sockets; reactor needs the compiled core, and epoll or kqueue",
+        unset="transport; with --parser native reactor, where it can run", why="follows the parser")
     loop: str = _row("asyncio", "Engine", Choice("asyncio", "uvloop"), "who schedules coroutines",
         why="needs no other package")
 

@@ -9,24 +9,33 @@ cdef class Shared:
     # of `Service`
     cdef readonly object service
     cdef object app, loop, context, clock, state, root_path, make_engine
-    cdef set cycles
+    cdef set cycles, connections
     cdef bint logs, bounded
     cdef Py_ssize_t write_buffer, body_buffer
     cdef double write_timeout
     # how a task is started
     cdef object _create_task, _task_factory, _task_type
+    cdef Caught _caught
+    cdef object _call_soon
+    cdef dict _task_options
+    cdef bint _inline, _driving
     # what scopes are made from
     cdef dict scope, asgi, extensions, said
     cdef list empties           # names of extensions that have nothing to say
     cdef bytes raw_root
     cdef object _sockname, _server  # the server's address that was asked for last, and its ASGI form
     # request ids
-    cdef object _id_prefix
+    cdef bytes _id_prefix
     cdef unsigned long _count
 
     cdef object server(self, object sockname)
     cdef str next_id(self)
-    cdef object start(self, ApplicationCall call, str name)
+    cdef object start(self, ApplicationCall call, str name, bint idle)
+    cdef object start_inline(self, ApplicationCall call, str name, object context)
+
+
+cdef class Caught:
+    cdef readonly object step
 
 
 cdef class HttpCycle:
@@ -54,6 +63,7 @@ cdef class HttpCycle:
     cdef object pause(self)
     cdef object take(self)
     cdef object put(self, object message)
+    cdef int put_start(self, dict message) except -1
     cdef int put_body(self, object body, bint more) except -1
     cdef object undrained(self)
     cdef int failed(self, object error) except -1
@@ -64,9 +74,9 @@ cdef class HttpCycle:
 cdef class Awaited:
     cdef HttpCycle _cycle       # None when it is over
     cdef object _inner          # a coroutine that is waited for
-    cdef object _message        # what `send` was called with, until it is done
+    cdef object _message        # what `send` was called with, until it is put
     cdef object _result
-    cdef bint _begun
+    cdef bint _begun, _put
 
     cdef bint proceed(self) except -1
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1
@@ -98,6 +108,7 @@ cdef class Connection(Transport):
     cdef int begin_request(self, Request request, double now) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
+    cdef int finished(self, HttpCycle cycle) except -1
     cdef int response_complete(self, HttpCycle cycle) except -1
     cdef int peer_failed(self, object event) except -1
     cdef int lose_cycle(self) except -1

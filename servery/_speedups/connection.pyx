@@ -15,6 +15,8 @@ from cpython.dict cimport PyDict_Copy, PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
 
 from .engine cimport Http1Engine, KeptStamp, Request
 from .reactor cimport Reactor, Transport
@@ -42,7 +44,12 @@ cdef extern from "Python.h":
         PYGEN_NEXT
     PySendResult PyIter_Send(object, object, PyObject **) except PYGEN_ERROR
     object PyContext_Copy(object)
-    str PyUnicode_FromFormat(const char *, ...)
+    object PyObject_Call(object, tuple, dict)
+    object PyMethod_New(object, object)
+    int PyContext_Enter(object) except -1
+    int PyContext_Exit(object) except -1
+    str PyUnicode_New(Py_ssize_t size, uint32_t largest)
+    void *PyUnicode_1BYTE_DATA(object)
     void PyErr_SetObject(object, object)
 
 cdef double NEVER = _NEVER
@@ -74,17 +81,19 @@ cdef class Shared:
         self.app, self.loop, self.context, self.clock = service.app, loop, service.context, service.clock
         self.state, self.root_path, self.raw_root = service.state, service.root_path, service.root_path.encode()
         self.make_engine = service.make_engine
-        self.cycles = service.cycles
+        self.cycles, self.connections = service.cycles, service.connections
         self.logs = service.access is not None
         self.bounded = service.concurrency is not None
         self.write_buffer, self.body_buffer = limits.write_buffer, limits.body_buffer
         self.write_timeout = limits.write_timeout
-        # A loop whose `create_task` is asyncio's own would do what is done here, in two more calls.
         self._create_task = loop.create_task
-        usual = getattr(loop.create_task, "__func__", None) is asyncio.BaseEventLoop.create_task
-        self._task_type = asyncio.Task if usual else None
         self._task_factory = loop.get_task_factory
-        self._id_prefix = service.id_prefix
+        self._task_type = asyncio.Task
+        self._inline = "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
+        self._caught = <Caught>Caught.__new__(Caught)
+        self._call_soon = self._caught.call_soon
+        self._task_options = {"loop": loop, "name": None, "context": None}
+        self._id_prefix = f"{service.id_prefix}-".encode("ascii")
         self._prepare_scopes()
 
     def _prepare_scopes(self):
@@ -103,14 +112,66 @@ cdef class Shared:
         return self._server
 
     cdef str next_id(self):
+        """The next request id, as `Service.next_request_id` makes them."""
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self._id_prefix)
+        cdef unsigned long rest
+        cdef int digits = 0
         self._count += 1
-        return PyUnicode_FromFormat("%U-%lx", <PyObject *>self._id_prefix, self._count)
+        rest = self._count
+        while rest:
+            digits += 1
+            rest >>= 4
+        made = PyUnicode_New(size + digits, 127)
+        cdef char *at = <char *>PyUnicode_1BYTE_DATA(made)
+        memcpy(at, PyBytes_AS_STRING(self._id_prefix), size)
+        rest = self._count
+        while rest:
+            digits -= 1
+            at[size + digits] = b"0123456789abcdef"[rest & 15]
+            rest >>= 4
+        return made
 
-    cdef object start(self, ApplicationCall call, str name):
+    cdef object start(self, ApplicationCall call, str name, bint idle):
         context = PyContext_Copy(self.context)
-        if self._task_type is not None and self._task_factory() is None:
-            return self._task_type(call, loop=self.loop, name=name, context=context)
+        if idle and self._inline and not self._driving and self._task_factory() is None:
+            return self.start_inline(call, name, context)
         return self._create_task(call, name=name, context=context)
+
+    cdef object start_inline(self, ApplicationCall call, str name, object context):
+        """An ordinary task, whose first step does not wait for the loop's next turn: it runs here and now.
+
+        Nothing of the application's is running (`start` sees to that), and the step is the one that the loop would have called,
+        in the same context. A loop has no word for that before Python 3.12, so it is asked by what every task does: it calls
+        ``loop.call_soon`` when it is made.
+        """
+        cdef Caught caught = self._caught
+        cdef dict options = self._task_options  # one for all: making it takes longer than making the task
+        loop = self.loop
+        options["name"], options["context"] = name, context
+        loop.call_soon = self._call_soon
+        try:
+            task = PyObject_Call(self._task_type, (call,), options)
+        finally:
+            del loop.call_soon
+            options["name"] = options["context"] = None
+        step, caught.step = caught.step, None
+        self._driving = True
+        PyContext_Enter(context)
+        try:
+            step()
+        finally:
+            PyContext_Exit(context)
+            self._driving = False
+        return task
+
+
+@cython.final
+cdef class Caught:
+    """Keeps what a task that is being made would have the loop call."""
+
+    def call_soon(self, step, *, context):
+        """In place of the loop's."""
+        self.step = step
 
 
 cdef Request _request_of(object event):
@@ -234,36 +295,36 @@ cdef class HttpCycle:
 
     cdef object put(self, object message):
         """Do what `message` says. Returns a coroutine that has to be waited for, or None."""
-        cdef PyObject *found
+        cdef dict fields
         if self._lost:
             raise ClientDisconnected("the client has closed the connection")
         try:
-            kind = message["type"]
+            kind = (<dict>message)["type"] if type(message) is dict else message["type"]
         except (TypeError, KeyError):
             raise LocalProtocolError(f"an ASGI message is a dict with a 'type', not {message!r:.100}") from None
         if self._answered:
             raise LocalProtocolError(f"{kind!r} was sent after the response was complete")
         if kind == _BODY:
             if type(message) is dict:
-                found = PyDict_GetItem(message, "body")
-                body = <object>found if found != NULL else b""
-                found = PyDict_GetItem(message, "more_body")
-                more = <object>found if found != NULL else False
+                fields = message
+                more, body = fields.get("more_body", False), fields.get("body", b"")
             else:
-                more = message.get("more_body", False)
-                body = message.get("body", b"")
-            self.put_body(body if type(body) is bytes else as_bytes(body), bool(more))
+                more, body = message.get("more_body", False), message.get("body", b"")
+            self.put_body(body if type(body) is bytes else as_bytes(body), more)
             return None if not self._port._full else self.undrained()
         if kind == _START:
-            try:
-                status = message["status"]
-            except KeyError:
-                raise LocalProtocolError("'http.response.start' lacks 'status'") from None
-            trailers = message.get("trailers", False)
-            self._engine.start_response(self.stream, status, message.get("headers", ()), bool(trailers))
-            self.status = status
+            self.put_start(message if type(message) is dict else dict(message))
             return None
         return send_other(self, kind, message)
+
+    cdef int put_start(self, dict message) except -1:
+        try:
+            status = message["status"]
+        except KeyError:
+            raise LocalProtocolError("'http.response.start' lacks 'status'") from None
+        self._engine.start_response(self.stream, status, message.get("headers", ()), message.get("trailers", False))
+        self.status = status
+        return 0
 
     cdef int put_body(self, object body, bint more) except -1:
         cdef Connection port = self._port
@@ -309,6 +370,10 @@ cdef class HttpCycle:
             self.status = self._engine.fail_response(self.stream)
         self._port.write_out()
         return self._port.response_complete(self)
+
+
+cdef object _RECEIVE = HttpCycle.receive
+cdef object _SEND = HttpCycle.send
 
 
 @cython.freelist(128)
@@ -432,7 +497,8 @@ cdef class Sending(Awaited):
     __qualname__ = "HttpCycle.send"
 
     cdef bint proceed(self) except -1:
-        if self._message is not None:
+        if not self._put:
+            self._put = True
             message, self._message = self._message, None
             self._inner = self._cycle.put(message)
         else:
@@ -499,7 +565,7 @@ cdef class ApplicationCall:
         if self._inner is None:
             if error is not None:
                 raise error
-            made = cycle._port._shared.app(cycle.scope, cycle.receive, cycle.send)
+            made = cycle._port._shared.app(cycle.scope, PyMethod_New(_RECEIVE, cycle), PyMethod_New(_SEND, cycle))
             self._inner = made if type(made) is CoroutineType else _awaiting(made)
         if error is not None:
             try:
@@ -520,8 +586,7 @@ cdef class ApplicationCall:
         self._inner = None
         cycle.ended = True
         cycle.task = None
-        cycle._port.finished(cycle)
-        return 0
+        return cycle._port.finished(cycle)
 
     def __await__(self):
         return self
@@ -718,12 +783,13 @@ cdef class Connection(Transport):
         if self._cycle is not cycle or self.closing:
             raise ClientDisconnected("the client has closed the connection")
 
-    def finished(self, HttpCycle cycle):
+    cdef int finished(self, HttpCycle cycle) except -1:
         """The application call has ended."""
-        shared = self._shared
+        cdef Shared shared = self._shared
         shared.cycles.discard(cycle)
-        if not shared.service.connections:
+        if not shared.connections:
             shared.service.finished(cycle)
+        return 0
 
     cdef int part_queued(self, Py_ssize_t size) except -1:
         """Content was queued, and more may follow."""
@@ -807,7 +873,7 @@ cdef class Connection(Transport):
         shared.cycles.add(cycle)
         call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
         call._cycle = cycle
-        task = shared.start(call, request_id)
+        task = shared.start(call, request_id, self.reactor._running)
         if not cycle.ended:
             cycle.task = task
         if rest is not None:
@@ -820,7 +886,6 @@ cdef class Connection(Transport):
         cdef Shared shared = self._shared
         cdef bytes raw_path = request.raw_path
         cdef dict scope = PyDict_Copy(shared.scope), extensions = PyDict_Copy(shared.extensions), said = PyDict_Copy(shared.said)
-        cdef PyObject *method = PyDict_GetItem(_METHODS, request.method)
         if request.percent:
             path = _scope.decode_path(raw_path)
         else:
@@ -836,7 +901,7 @@ cdef class Connection(Transport):
         scope["asgi"] = PyDict_Copy(shared.asgi)
         if request.version != _V11:
             scope["http_version"] = "1.0"
-        scope["method"] = <object>method if method != NULL else request.method.decode()
+        scope["method"] = "GET" if request.method == b"GET" else _METHODS.get(request.method) or request.method.decode()
         scope["path"] = path
         scope["raw_path"] = raw_path
         scope["query_string"] = request.query
@@ -845,7 +910,7 @@ cdef class Connection(Transport):
         scope["server"] = self._server
         scope["extensions"] = extensions
         if shared.state is not None:
-            scope["state"] = shared.state.copy()
+            scope["state"] = PyDict_Copy(shared.state) if type(shared.state) is dict else shared.state.copy()
         return scope
 
     cdef int refuse(self, HttpCycle cycle) except -1:
@@ -922,7 +987,8 @@ cdef class Connection(Transport):
     cdef int switch_reading(self) except -1:
         self._stopped_reading = not self._stopped_reading
         self.read_on(not self._stopped_reading)
-        return self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        self._engine.body_paused(self._stopped_reading, self.reactor.clock())
+        return 0
 
     cdef int wind_up(self) except -1:
         """Last words, then FIN and a lingering close, or the close itself."""

@@ -62,10 +62,6 @@ cdef extern from *:
     const char *SERVERY_FLAGS
     const char *CYTHON_ABI
 
-cdef extern from "time.h" nogil:
-    ctypedef long long time_t
-    time_t time(time_t *)
-
 cdef double NEVER = _NEVER
 
 cdef enum:
@@ -127,6 +123,7 @@ _KINDS.update({
 })
 
 import os as _os
+import time as _time
 cdef uint64_t _SEED = int.from_bytes(_os.urandom(8), "little") | 1
 del _os
 
@@ -279,7 +276,7 @@ cdef tuple _encode(object headers):
         if line is None:
             return _encode_unusual(headers)
         lines.append(line)
-    return b"".join(lines), length, length_line, 0
+    return <bytes>lines[0] if len(lines) == 1 else b"".join(lines), length, length_line, 0
 
 
 @cython.freelist(64)
@@ -311,7 +308,7 @@ cdef class KeptStamp:
         return self.block(has)
 
     cdef bytes block(self, int has):
-        cdef time_t second = time(NULL)
+        cdef long long second = <long long><double>_time.time()
         if second != self._second:
             self._second = second
             self._blocks[:] = [self._stamp(flags) for flags in range(4)]

@@ -77,7 +77,7 @@ cdef class Transport(Watched):
     cdef int put_all(self, list parts) except -1        # the same for several bytes objects, in one system call
     cdef int put_before_file(self, list parts) except -1    # the same; they leave with what `put_file` adds at once
     cdef int put_file(self, int file, long long offset, Py_ssize_t count) except -1
-    cdef int withdraw_file(self) except -1              # the one that was put last: its descriptor must not be used any more
+    cdef int withdraw_file(self) except -1              # the last one, and what is behind it: its descriptor must not be used any more
     cdef int read_on(self, bint on) except -1           # pause and resume reading
     cdef int shut(self) except -1                       # FIN, after what is queued
     cdef int finish(self) except -1                     # close, after what is queued

@@ -133,7 +133,7 @@ cdef class Reactor:
 
     def close(self):
         """Abort the transports that are left, whose `connection_lost` comes in the loop's next turn, forget the listeners,
-        leave the loop. To be called once more does no harm.
+        leave the loop, which must not be closed yet. To be called once more does no harm.
         """
         cdef Watched it
         if self._poll == -1:
@@ -361,7 +361,7 @@ cdef FileRange _range(int file, long long offset, Py_ssize_t count):
 cdef class Transport(Watched):
     """A connected stream socket, `fd`, which is the transport's from now on, with its `protocol`.
 
-    To Python it is an `asyncio.Transport`, with `start` and `send_file` besides. `peername` and `sockname` are what
+    To Python it is an `asyncio.Transport`, with `start`, `send_file` and `withdraw` besides. `peername` and `sockname` are what
     ``get_extra_info`` says.
     """
 
@@ -413,9 +413,18 @@ cdef class Transport(Watched):
 
         True if that is done. Else the protocol's ``file_sent(error)`` is called, with None when they are in the kernel, or with
         an `OSError`, or a `LocalProtocolError` if the file became shorter; not if the connection is lost before. The descriptor
-        must stay open until then.
+        must stay open until then, or until `withdraw`. Raises `ValueError` for a negative `offset` or `count`.
         """
+        if offset < 0 or count < 0:
+            raise ValueError(f"{count} octets from {offset} are not in any file")
         return self.put_file(file, offset, count) == 1
+
+    def withdraw(self):
+        """Forget what is left of the file that was given to `send_file` last, and whatever was written after it.
+
+        What was sent cannot be taken back: the peer sees that it is cut only if nothing follows.
+        """
+        self.withdraw_file()
 
     def can_write_eof(self):
         """Yes."""
@@ -708,15 +717,24 @@ cdef class Transport(Watched):
         return 0
 
     cdef int withdraw_file(self) except -1:
-        cdef object queue = self._queue
-        cdef FileRange last
-        if queue is not None and type(queue[len(queue) - 1]) is FileRange:
-            last = queue.pop()
-            self.unsent -= last.count
-            if not queue:
-                self._queue = None
-            return self._flushed()
-        return 0
+        cdef object queue = self._queue, part
+        cdef Py_ssize_t at
+        if queue is None:
+            return 0
+        for at in range(len(queue) - 1, -1, -1):
+            if type(queue[at]) is FileRange:
+                break
+        else:
+            return 0
+        while len(queue) > at:
+            part = queue.pop()
+            if type(part) is FileRange:
+                self.unsent -= (<FileRange>part).count
+            else:
+                self.unsent -= PyBytes_GET_SIZE(part)
+        if not queue:
+            self._queue = None
+        return self._flushed()
 
     cdef int _queue_part(self, object part, Py_ssize_t size) except -1:
         if self._queue is None:
@@ -756,7 +774,7 @@ cdef class Transport(Watched):
             left -= sent
         if self.fd == -1:
             return 0
-        if not queue:
+        if not queue and self._queue is queue:  # else a hook has withdrawn its file, and begun another queue
             self._queue = None
         return self._flushed()
 
