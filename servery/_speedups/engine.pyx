@@ -586,7 +586,7 @@ cdef class Http1Engine:
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
-            return self._refuse(error, now)
+            return self._refuse(error.with_traceback(None), now)
         if not head.done:
             self._pending = data[used:]
             if not begun:
