@@ -19,6 +19,7 @@ from process import ServerProcess
 from sample_apps import body, ok, read_body, respond, start
 
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
+CHUNKS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 POST = b"POST /%b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
 
 
@@ -188,6 +189,19 @@ def test_thousands_of_connections_leave_no_trace(serve, no_collector, data):
         storm(1000)
         assert server.call(timers) <= 2  # the clock has one for all, and this look may be another
         assert memory() - held < 4_000_000
+
+
+@pytest.mark.parametrize(
+    "data",
+    (GET[:-2] % b"" + b"X Y: z\r\n\r\n", CHUNKS + b"5\r\nhelloX\r\n", CHUNKS + b"g\r\n"),
+    ids=("field line", "end of a chunk", "size of a chunk"),
+)
+def test_a_connection_that_was_refused_is_gone(serve, no_collector, data):
+    """The error that is reported must not hold the frames that report it."""
+    with serve(ok, access_log=False, date_header=False) as server:
+        first = connections(server)
+        assert b" 400 " in server.raw(data, shut=True)
+        eventually(lambda: connections(server) == first)
 
 
 def test_a_connection_that_was_closed_in_order_is_gone(serve, no_collector):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from harness import WAIT, new_loop, reset
+from under_test import LOOPS
 
 from servery.drivers import transports
 from servery.errors import LocalProtocolError
@@ -200,6 +201,11 @@ async def spin(times: int = SPINS) -> None:
     """Let the loop turn."""
     for _ in range(times):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(params=LOOPS)
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
@@ -988,11 +994,11 @@ def file(tmp_path: Path) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("way", ["by the kernel", "by copy"])
-def test_files_keep_their_place_among_octets(world: World, file: int, family: str, way: str) -> None:
+@pytest.mark.parametrize("means", ["by the kernel", "by copy"])
+def test_files_keep_their_place_among_octets(world: World, file: int, family: str, means: str) -> None:
     async def main() -> None:
         transport, peer = world.pair(protocol, family, small=True)
-        if way == "by copy":
+        if means == "by copy":
             use_no_sendfile(transport, file)
         transport.set_write_buffer_limits(high=1 << 30)
         protocol.inside = True

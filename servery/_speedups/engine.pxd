@@ -58,6 +58,8 @@ cdef class Http1Engine:
     cpdef object continue_body(self, long stream)
     cpdef object start_response(self, long stream, object status, object headers, bint trailers)
     cpdef bint send_body(self, long stream, bytes data, bint more) except -1
+    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1
+    cpdef bint end_reserved(self, long stream) except -1
     cpdef object answer(self, long stream, object status, object text, bytes extra=*)
     cpdef object abandon(self, long stream)
     cpdef int fail_response(self, long stream) except -1

@@ -62,10 +62,6 @@ cdef extern from *:
     const char *SERVERY_FLAGS
     const char *CYTHON_ABI
 
-cdef extern from "time.h" nogil:
-    ctypedef long long time_t
-    time_t time(time_t *)
-
 cdef double NEVER = _NEVER
 
 cdef enum:
@@ -127,6 +123,7 @@ _KINDS.update({
 })
 
 import os as _os
+import time as _time
 cdef uint64_t _SEED = int.from_bytes(_os.urandom(8), "little") | 1
 del _os
 
@@ -311,7 +308,7 @@ cdef class KeptStamp:
         return self.block(has)
 
     cdef bytes block(self, int has):
-        cdef time_t second = time(NULL)
+        cdef long long second = <long long><double>_time.time()
         if second != self._second:
             self._second = second
             self._blocks[:] = [self._stamp(flags) for flags in range(4)]
@@ -589,8 +586,7 @@ cdef class Http1Engine:
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
-            error.__traceback__ = error.__context__ = None  # a value from now on: see the reference
-            return self._refuse(error, now)
+            return self._refuse(error.with_traceback(None), now)
         if not head.done:
             self._pending = data[used:]
             if not begun:
@@ -795,7 +791,7 @@ cdef class Http1Engine:
                 out.append(_CRLF)
         return not more and self._end_content()
 
-    def reserve_body(self, long stream, Py_ssize_t size, bint more):
+    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1:
         cdef bint chunked
         if self._account(stream, size, more):
             self._out.append(self._make_head(size, more, None))
@@ -807,7 +803,7 @@ cdef class Http1Engine:
         self._reserved = (chunked, more)
         return self._framing != EMPTY
 
-    def end_reserved(self, long stream):
+    cpdef bint end_reserved(self, long stream) except -1:
         self._expect(stream, SENDING)
         chunked, more = self._reserved
         if chunked:

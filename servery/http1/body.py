@@ -92,8 +92,7 @@ class ChunkedDecoder:
                 if at == before:
                     break
         except RemoteProtocolError as error:
-            error.__traceback__ = error.__context__ = None  # a value from now on: its frames would keep much
-            self.error = error
+            self.error = error.with_traceback(None)  # which has this frame, and so this decoder
         if self.done:
             self.rest = data[at:]
         self._unread = b"" if self.done else data[at:]

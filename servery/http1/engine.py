@@ -164,9 +164,8 @@ class Http1Engine(ResponseHalf):
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
-            # a value from now on: its frames would keep the event, and the connection with it
-            error.__traceback__ = error.__context__ = None
-            return self._refuse(error, now)
+            # The traceback has the frames that get the event that has the error: a cycle, and the connection in it.
+            return self._refuse(error.with_traceback(None), now)
         if not head.done:
             self._pending = data[used:]
             if not self._begun:
