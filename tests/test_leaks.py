@@ -216,26 +216,6 @@ def test_a_connection_that_was_closed_in_order_is_gone(serve, no_collector):
     assert server.errors.lines(30) == []
 
 
-CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    "data",
-    (b"BAD\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", CHUNKED + b"x\r\n", GET[:10]),
-    ids=("line", "field", "chunk", "half"),
-)
-def test_a_connection_that_was_refused_is_gone(serve, no_collector, data):
-    with serve(every_kind, timeout_head=0.1) as server:
-        before = at_rest(server)
-        with server.connect() as sock:
-            sock.sendall(data)
-            assert sock.recv(65536).startswith(b"HTTP/1.1 4")
-            sock.shutdown(socket.SHUT_WR)
-            while sock.recv(65536):
-                pass
-        eventually(lambda: holdings(server) == before)
-
-
 def test_no_task_ends_unheard(tmp_path, way):
     """In debug mode, which would tell: nothing is destroyed, forgotten or never awaited."""
     source = """
