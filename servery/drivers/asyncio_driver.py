@@ -267,9 +267,10 @@ class AsyncioConnection(asyncio.Protocol):
     # --- inside --------------------------------------------------------------------------------------
 
     def _dispatch(self, events: list[Event], now: float) -> None:
+        begun: HttpCycle | None = None
         for event in events:
             if type(event) is RequestReceived:
-                self._start(event, now)
+                begun = self._begin(event, now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -277,8 +278,11 @@ class AsyncioConnection(asyncio.Protocol):
                 self._failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(lost=False)
+        if begun is not None:  # an eager task runs at once: it shall know what the engine knows
+            self._start(begun)
 
-    def _start(self, request: RequestReceived, now: float) -> None:
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle | None:
+        """The cycle of a request, unless it is refused."""
         service = self._service
         engine = self._engine
         request_id = service.next_request_id()
@@ -286,11 +290,15 @@ class AsyncioConnection(asyncio.Protocol):
         cycle = HttpCycle(scope, request, engine, self, now, request_id)
         if service.concurrency is not None and service.full:
             self._refuse(cycle)
-            return
+            return None
         self._cycle = cycle
         service.cycles.add(cycle)
+        return cycle
+
+    def _start(self, cycle: HttpCycle) -> None:
+        service = self._service
         task = service.loop.create_task(
-            cycle.run(service.app), name=request_id, context=service.context.copy()
+            cycle.run(service.app), name=cycle.request_id, context=service.context.copy()
         )
         if not task.done():
             cycle.task = task
