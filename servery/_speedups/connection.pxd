@@ -106,6 +106,8 @@ cdef class Connection(Transport):
 
     cdef int dispatch(self, list events, double now) except -1
     cdef int begin_request(self, Request request, double now) except -1
+    cdef HttpCycle open_cycle(self, Request request, double now)
+    cdef int call_application(self, HttpCycle cycle) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
     cdef int finished(self, HttpCycle cycle) except -1
