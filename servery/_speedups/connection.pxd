@@ -18,7 +18,7 @@ cdef class Shared:
     cdef Caught _caught
     cdef object _call_soon
     cdef dict _task_options
-    cdef bint _inline, _driving
+    cdef bint _inline, _eager, _driving
     # what scopes are made from
     cdef dict scope, asgi, extensions, said
     cdef list empties           # names of extensions that have nothing to say
@@ -30,8 +30,9 @@ cdef class Shared:
 
     cdef object server(self, object sockname)
     cdef str next_id(self)
-    cdef object start(self, ApplicationCall call, str name, bint idle)
-    cdef object start_inline(self, ApplicationCall call, str name, object context)
+    cdef object start(self, ApplicationCall call, str name, bint outside)
+    cdef object start_at_once(self, ApplicationCall call, str name, object context)
+    cdef object start_and_step(self, ApplicationCall call, object context)
 
 
 cdef class Caught:
@@ -62,7 +63,10 @@ cdef class HttpCycle:
     cdef int wake(self) except -1
     cdef object pause(self)
     cdef object take(self)
+    cdef dict take_body(self)
     cdef object put(self, object message)
+    cdef object put_path(self, object message)
+    cdef int end_file(self) except -1
     cdef int put_start(self, dict message) except -1
     cdef int put_body(self, object body, bint more) except -1
     cdef object undrained(self)
@@ -105,11 +109,12 @@ cdef class Connection(Transport):
     cdef bint _stopped_reading, _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int dispatch(self, list events, double now) except -1
-    cdef int begin_request(self, Request request, double now) except -1
-    cdef HttpCycle open_cycle(self, Request request, double now)
-    cdef int call_application(self, HttpCycle cycle) except -1
+    cdef int take_request(self, Request request, double now) except -1
+    cdef HttpCycle begin_request(self, Request request, double now)
+    cdef int start_cycle(self, HttpCycle cycle) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
+    cdef bint write_file(self, object sending) except -1
     cdef int finished(self, HttpCycle cycle) except -1
     cdef int response_complete(self, HttpCycle cycle) except -1
     cdef int peer_failed(self, object event) except -1

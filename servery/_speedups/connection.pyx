@@ -22,13 +22,13 @@ from .engine cimport Http1Engine, KeptStamp, Request
 from .reactor cimport Reactor, Transport
 
 import asyncio
-import inspect
+import sys
 import warnings
 from types import CoroutineType
 
 from ..addresses import peer_name, server_name
 from ..asgi import scope as _scope
-from ..asgi.messages import as_bytes, is_disconnect, send_other
+from ..asgi.messages import as_bytes, is_disconnect, required, send_other
 from ..drivers.asyncio_driver import CORK_SIZE as _CORK_SIZE
 from ..drivers.sendfile import FileToSend
 from ..drivers.service import error_log
@@ -62,6 +62,7 @@ cdef dict _METHODS = _scope._METHODS
 cdef bytes _V11 = b"1.1"
 cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
+cdef str _PATH = "http.response.pathsend"
 
 
 class _Over(Exception):
@@ -89,10 +90,13 @@ cdef class Shared:
         self._create_task = loop.create_task
         self._task_factory = loop.get_task_factory
         self._task_type = asyncio.Task
-        self._inline = "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
+        self._inline = not loop.get_debug() and "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
         self._caught = <Caught>Caught.__new__(Caught)
         self._call_soon = self._caught.call_soon
         self._task_options = {"loop": loop, "name": None, "context": None}
+        self._eager = sys.version_info >= (3, 12)
+        if self._eager:
+            self._task_options["eager_start"] = True
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
         self._prepare_scopes()
 
@@ -131,37 +135,44 @@ cdef class Shared:
             rest >>= 4
         return made
 
-    cdef object start(self, ApplicationCall call, str name, bint idle):
+    cdef object start(self, ApplicationCall call, str name, bint outside):
+        """The task of a request. `outside` says that nothing of any application is running."""
         context = PyContext_Copy(self.context)
-        if idle and self._inline and not self._driving and self._task_factory() is None:
-            return self.start_inline(call, name, context)
+        if outside and self._inline and not self._driving and self._task_factory() is None:
+            return self.start_at_once(call, name, context)
         return self._create_task(call, name=name, context=context)
 
-    cdef object start_inline(self, ApplicationCall call, str name, object context):
-        """An ordinary task, whose first step does not wait for the loop's next turn: it runs here and now.
+    cdef object start_at_once(self, ApplicationCall call, str name, object context):
+        """An ordinary task, whose first step does not wait for the loop's next turn."""
+        cdef dict options = self._task_options  # one for all: to make it takes as long as to make the task
+        options["name"], options["context"] = name, context
+        self._driving = True
+        try:
+            if self._eager:
+                return PyObject_Call(self._task_type, (call,), options)
+            return self.start_and_step(call, context)
+        finally:
+            self._driving = False
+            options["name"] = options["context"] = None
 
-        Nothing of the application's is running (`start` sees to that), and the step is the one that the loop would have called,
-        in the same context. A loop has no word for that before Python 3.12, so it is asked by what every task does: it calls
-        ``loop.call_soon`` when it is made.
+    cdef object start_and_step(self, ApplicationCall call, object context):
+        """What ``eager_start`` does, for Python 3.11, which does not have it.
+
+        A task asks its loop for its first step with ``call_soon`` when it is made: it is taken at its word.
         """
         cdef Caught caught = self._caught
-        cdef dict options = self._task_options  # one for all: making it takes longer than making the task
         loop = self.loop
-        options["name"], options["context"] = name, context
         loop.call_soon = self._call_soon
         try:
-            task = PyObject_Call(self._task_type, (call,), options)
+            task = PyObject_Call(self._task_type, (call,), self._task_options)
         finally:
             del loop.call_soon
-            options["name"] = options["context"] = None
         step, caught.step = caught.step, None
-        self._driving = True
         PyContext_Enter(context)
         try:
             step()
         finally:
             PyContext_Exit(context)
-            self._driving = False
         return task
 
 
@@ -269,7 +280,7 @@ cdef class HttpCycle:
         """The message that `receive` returns now, or None while there is none."""
         if not self._answered:
             if self._body is not None:
-                return self._take_body()
+                return self.take_body()
             if not self._gone:
                 if self._more_body:
                     self._engine.continue_body(self.stream)
@@ -278,8 +289,8 @@ cdef class HttpCycle:
             self._told = True
         return {"type": "http.disconnect"}
 
-    def _take_body(self):
-        message = {"type": "http.request", "body": self._body, "more_body": self._more_body}
+    cdef dict take_body(self):
+        cdef dict message = {"type": "http.request", "body": self._body, "more_body": self._more_body}
         if self._parts is not None:
             message["body"] = b"".join(self._parts)
             self._parts = None
@@ -315,7 +326,40 @@ cdef class HttpCycle:
         if kind == _START:
             self.put_start(message if type(message) is dict else dict(message))
             return None
+        if kind == _PATH:
+            return self.put_path(message)
         return send_other(self, kind, message)
+
+    cdef object put_path(self, object message):
+        """`servery.asgi.messages.send_other`, for a file that the kernel may take at once."""
+        cdef bint complete = True
+        sending = FileToSend(required(message, "path"), 0, None)
+        try:
+            if self._engine.reserve_body(self.stream, sending.size, False):
+                complete = self._port.write_file(sending)
+            if complete:
+                self.end_file()
+        except BaseException:
+            sending.close()
+            raise
+        if not complete:
+            return self.wait_for_file(sending)
+        sending.close()
+        return None
+
+    async def wait_for_file(self, sending):
+        """The rest of `put_path`."""
+        try:
+            await self._port.rest_of_file()
+        finally:
+            sending.close()
+        self.end_file()
+
+    cdef int end_file(self) except -1:
+        if self._engine.end_reserved(self.stream):
+            self._port.end_queued(0)
+            return self.complete()
+        return self._port.write_out()
 
     cdef int put_start(self, dict message) except -1:
         try:
@@ -673,7 +717,7 @@ cdef class Connection(Transport):
         cdef list events
         cdef Request request = self._engine.take(data, size, now)
         if request is not None:
-            self.begin_request(request, now)
+            self.take_request(request, now)
         else:
             events = self._engine.receive(PyBytes_FromStringAndSize(data, size), now)
             if events:
@@ -762,14 +806,29 @@ cdef class Connection(Transport):
 
     async def send_file(self, sending):
         """Write an open file after what was flushed."""
-        cdef HttpCycle cycle = self._cycle
-        if cycle is None or self.closing:
+        if not self.write_file(sending):
+            await self.rest_of_file()
+
+    cdef bint write_file(self, object sending) except -1:
+        """Write what is queued, and an open file behind it; whether the kernel has taken all of it."""
+        cdef list out = self._engine._out
+        if self._cycle is not None and not self.closing:
+            self._corked = self._held = 0
+            self._engine._out = []
+            self._file_error = None
+            self.put_before_file(out)
+            if self.put_file(sending.fd, sending.offset, sending.size):
+                return True
+        if self._cycle is None or self.closing:
+            self.lose_cycle()  # now: the loop's word on it comes later than the application's next message
             raise ClientDisconnected("the client has closed the connection")
-        self._file_error = None
-        if self.put_file(sending.fd, sending.offset, sending.size):
-            return
         self._file_waits = True
         self.watch_writing(self.reactor.clock())
+        return False
+
+    async def rest_of_file(self):
+        """Wait until the kernel has all of the file that was written last."""
+        cdef HttpCycle cycle = self._cycle
         try:
             while self._file_waits and self._cycle is cycle:
                 await cycle.pause()
@@ -841,7 +900,7 @@ cdef class Connection(Transport):
         cdef HttpCycle begun = None
         for event in events:
             if type(event) is RequestReceived:
-                begun = self.open_cycle(_request_of(event), now)
+                begun = self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -849,18 +908,18 @@ cdef class Connection(Transport):
                 self.peer_failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(False)
-        return self.call_application(begun) if begun is not None else 0
+        return self.start_cycle(begun) if begun is not None else 0
 
-    cdef int begin_request(self, Request request, double now) except -1:
-        cdef HttpCycle cycle = self.open_cycle(request, now)
-        cdef bytes rest = request.rest
-        if rest is not None:
-            request.rest = None
+    cdef int take_request(self, Request request, double now) except -1:
+        """A request that came the short way."""
+        cdef HttpCycle cycle = self.begin_request(request, now)
+        if request.rest is not None:
+            rest, request.rest = request.rest, None
             self.dispatch(self._engine.receive(rest, now), now)
-        return self.call_application(cycle)
+        return self.start_cycle(cycle)
 
-    cdef HttpCycle open_cycle(self, Request request, double now):
-        """The cycle of a new request: what came with its head is for it, too."""
+    cdef HttpCycle begin_request(self, Request request, double now):
+        """The cycle of a request. What was read behind its head is for it, too."""
         cdef Shared shared = self._shared
         cdef str request_id = shared.next_id()
         cdef HttpCycle cycle = <HttpCycle>HttpCycle.__new__(HttpCycle)
@@ -878,8 +937,11 @@ cdef class Connection(Transport):
         self._cycle = cycle
         return cycle
 
-    cdef int call_application(self, HttpCycle cycle) except -1:
-        """Whatever was read behind the head has been dispatched, and may have failed the request."""
+    cdef int start_cycle(self, HttpCycle cycle) except -1:
+        """Run the application: now, up to where it waits, if nothing of any application is running.
+
+        What was read behind the head may have failed the request already.
+        """
         cdef Shared shared = self._shared
         cdef ApplicationCall call
         if shared.bounded and shared.service.full:
@@ -887,7 +949,7 @@ cdef class Connection(Transport):
         shared.cycles.add(cycle)
         call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
         call._cycle = cycle
-        task = shared.start(call, cycle.request_id, self.reactor._running)
+        task = shared.start(call, cycle.request_id, self.reactor._running != 0)
         if not cycle.ended:
             cycle.task = task
         return 0
@@ -986,7 +1048,7 @@ cdef class Connection(Transport):
             now = self.reactor.clock()
             request = engine.take_next(now)
             if request is not None:
-                self.begin_request(request, now)
+                self.take_request(request, now)
                 continue
             events = engine.advance(now)
             if events:

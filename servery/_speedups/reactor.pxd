@@ -16,7 +16,7 @@ cdef class Reactor:
     cdef set _watched           # keeps alive what the kernel points to
     cdef list _leaving          # forgotten during this batch: events of theirs may still be in it
     cdef int _taken             # the descriptor that a transport was made for last
-    cdef bint _running
+    cdef int _running           # calls of `run` that are in progress
 
     cdef double clock(self) noexcept    # reactor.now inside of a batch, else the clock
     cdef int watch(self, Watched it, int interest) except -1    # to begin, and to change

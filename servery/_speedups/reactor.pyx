@@ -153,13 +153,12 @@ cdef class Reactor:
         cdef int count, at
         cdef Watched it
         self.turns += 1
-        if self._running:
-            raise RuntimeError("the reactor was called from inside of one of its own callbacks")
         count = sv_poll_wait(self._poll, events, SV_EVENTS)
         if count < 0:
             raise _error(-count)
         self.now = sv_monotonic()
-        self._running = True
+        # A callback may run the loop, and this again: what belongs to one call is on its stack.
+        self._running += 1
         try:
             for at in range(count):
                 it = <Watched>events[at].tag
@@ -172,8 +171,8 @@ cdef class Reactor:
                 except BaseException as error:
                     it.failed(error)
         finally:
-            self._running = False
-            if self._leaving:
+            self._running -= 1
+            if self._leaving and not self._running:
                 self._leaving = []
 
     cdef double clock(self) noexcept:

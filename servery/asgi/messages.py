@@ -43,10 +43,10 @@ async def send_other(cycle: Sender, kind: str, message: Message) -> None:
     the peer is gone, and `OSError` for a file that cannot be read.
     """
     if kind == "http.response.pathsend":
-        await _send_file(cycle, _required(message, "path"), 0, None, False)
+        await _send_file(cycle, required(message, "path"), 0, None, False)
     elif kind == "http.response.zerocopysend":
         more = bool(message.get("more_body", False))
-        await _send_file(cycle, _required(message, "file"), message.get("offset"), message.get("count"), more)
+        await _send_file(cycle, required(message, "file"), message.get("offset"), message.get("count"), more)
     elif kind == "http.response.trailers":
         more = bool(message.get("more_trailers", False))
         complete = cycle.engine.send_trailers(cycle.stream, message.get("headers", ()), more)
@@ -54,7 +54,7 @@ async def send_other(cycle: Sender, kind: str, message: Message) -> None:
         if complete:
             cycle.complete()
     elif kind == "http.response.early_hint":
-        links = [(b"link", bytes(link)) for link in _required(message, "links")]
+        links = [(b"link", bytes(link)) for link in required(message, "links")]
         cycle.engine.send_informational(cycle.stream, 103, links)
         cycle.port.flush()
     elif kind == "http.response.debug":
@@ -80,7 +80,8 @@ async def _send_file(cycle: Sender, file: Any, offset: int | None, count: int | 
         cycle.complete()
 
 
-def _required(message: Message, key: str) -> Any:
+def required(message: Message, key: str) -> Any:
+    """What the message says of `key`. Raises `LocalProtocolError`."""
     try:
         return message[key]
     except KeyError:

@@ -270,7 +270,7 @@ class AsyncioConnection(asyncio.Protocol):
         begun = None
         for event in events:
             if type(event) is RequestReceived:
-                begun = self._cycle = self._open(event, now)
+                begun = self._cycle = self._begin(event, now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -278,16 +278,17 @@ class AsyncioConnection(asyncio.Protocol):
                 self._failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(lost=False)
-        if begun is not None:
+        if begun is not None:  # an eager task runs at once: it shall know what the engine knows
             self._start(begun)
 
-    def _open(self, request: RequestReceived, now: float) -> HttpCycle:
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle:
+        engine = self._engine
         request_id = self._service.next_request_id()
-        scope = http_scope(request, self._info, request_id, self._engine.takes_trailers)
-        return HttpCycle(scope, request, self._engine, self, now, request_id)
+        scope = http_scope(request, self._info, request_id, engine.takes_trailers)
+        return HttpCycle(scope, request, engine, self, now, request_id)
 
     def _start(self, cycle: HttpCycle) -> None:
-        """Whatever was read behind the head has been dispatched, and may have failed the request."""
+        """Run the application. What was read behind the head may have failed the request already."""
         service = self._service
         if service.concurrency is not None and service.full:
             if self._cycle is cycle:
