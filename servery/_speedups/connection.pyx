@@ -916,10 +916,10 @@ cdef class Connection(Transport):
         if request.rest is not None:
             rest, request.rest = request.rest, None
             self.dispatch(self._engine.receive(rest, now), now)
-        return self.start_cycle(cycle) if cycle is not None else 0
+        return self.start_cycle(cycle)
 
     cdef HttpCycle begin_request(self, Request request, double now):
-        """The cycle of a request, or None if it is refused."""
+        """The cycle of a request. What was read behind its head is for it, too."""
         cdef Shared shared = self._shared
         cdef str request_id = shared.next_id()
         cdef HttpCycle cycle = <HttpCycle>HttpCycle.__new__(HttpCycle)
@@ -934,18 +934,22 @@ cdef class Connection(Transport):
             request.body = None
         else:
             cycle._more_body = True
-        if shared.bounded and shared.service.full:
-            self.refuse(cycle)
-            return None
         self._cycle = cycle
-        shared.cycles.add(cycle)
         return cycle
 
     cdef int start_cycle(self, HttpCycle cycle) except -1:
-        """Run the application: now, up to where it waits, if nothing of any application is running."""
-        cdef ApplicationCall call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
+        """Run the application: now, up to where it waits, if nothing of any application is running.
+
+        What was read behind the head may have failed the request already.
+        """
+        cdef Shared shared = self._shared
+        cdef ApplicationCall call
+        if shared.bounded and shared.service.full:
+            return self.refuse(cycle) if self._cycle is cycle else 0
+        shared.cycles.add(cycle)
+        call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
         call._cycle = cycle
-        task = self._shared.start(call, cycle.request_id, self.reactor._running != 0)
+        task = shared.start(call, cycle.request_id, self.reactor._running != 0)
         if not cycle.ended:
             cycle.task = task
         return 0
@@ -984,6 +988,7 @@ cdef class Connection(Transport):
 
     cdef int refuse(self, HttpCycle cycle) except -1:
         """More requests than `--limit-concurrency` are in progress."""
+        self._cycle = None
         cycle.status = 503
         self._engine.answer(cycle.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.write_out()

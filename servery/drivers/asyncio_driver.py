@@ -267,10 +267,10 @@ class AsyncioConnection(asyncio.Protocol):
     # --- inside --------------------------------------------------------------------------------------
 
     def _dispatch(self, events: list[Event], now: float) -> None:
-        begun: HttpCycle | None = None
+        begun = None
         for event in events:
             if type(event) is RequestReceived:
-                begun = self._begin(event, now)
+                begun = self._cycle = self._begin(event, now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -281,22 +281,20 @@ class AsyncioConnection(asyncio.Protocol):
         if begun is not None:  # an eager task runs at once: it shall know what the engine knows
             self._start(begun)
 
-    def _begin(self, request: RequestReceived, now: float) -> HttpCycle | None:
-        """The cycle of a request, unless it is refused."""
-        service = self._service
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle:
         engine = self._engine
-        request_id = service.next_request_id()
+        request_id = self._service.next_request_id()
         scope = http_scope(request, self._info, request_id, engine.takes_trailers)
-        cycle = HttpCycle(scope, request, engine, self, now, request_id)
-        if service.concurrency is not None and service.full:
-            self._refuse(cycle)
-            return None
-        self._cycle = cycle
-        service.cycles.add(cycle)
-        return cycle
+        return HttpCycle(scope, request, engine, self, now, request_id)
 
     def _start(self, cycle: HttpCycle) -> None:
+        """Run the application. What was read behind the head may have failed the request already."""
         service = self._service
+        if service.concurrency is not None and service.full:
+            if self._cycle is cycle:
+                self._refuse(cycle)
+            return
+        service.cycles.add(cycle)
         task = service.loop.create_task(
             cycle.run(service.app), name=cycle.request_id, context=service.context.copy()
         )
@@ -305,6 +303,7 @@ class AsyncioConnection(asyncio.Protocol):
 
     def _refuse(self, cycle: HttpCycle) -> None:
         """More requests than `--limit-concurrency` are in progress."""
+        self._cycle = None
         cycle.status = 503
         self._engine.answer(cycle.request.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.flush()
