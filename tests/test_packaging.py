@@ -173,6 +173,7 @@ def test_sdist_has_the_sources_of_the_core_and_nothing_generated(sdist: Path) ->
 # --- wheels ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(240)  # it compiles all of the core, and serves with the wheel in every way
 def test_required_core_makes_a_wheel_for_this_platform(sources: Path) -> None:
     wheel = built(sources, SERVERY_BUILD_NATIVE="require", **SOON)
     assert not wheel.name.endswith("-none-any.whl")
