@@ -93,7 +93,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sources(sdist: Path, tmp_path: Path) -> Path:
     """The sdist, unpacked for one build."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(tmp_path)
     [folder] = tmp_path.iterdir()
     return folder
 

@@ -1,5 +1,6 @@
 """The map of the compiled engine; see engine.pyx."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef extern from "scan.h":
@@ -19,6 +20,7 @@ cdef extern from "scan.h":
 
 
 cdef class Block:
+    cdef PyObject *owner        # the engine, for comparison only
     cdef bytes octets
     cdef tuple fields
     cdef Py_ssize_t length      # of the body
@@ -101,6 +103,7 @@ cdef class Http1Engine:
     ) except -1
     cdef Request _scan(self, const char *octets, Py_ssize_t size, Py_ssize_t *used, Py_ssize_t *length)
     cdef list _read_fields(self, const char *octets, sv_head *head, Py_ssize_t *length, bint *keep)
+    cdef Block _own_block(self)
     cdef bint _allows(self, Block block, uint32_t start) noexcept
     cdef int _remember(self, const char *octets, Py_ssize_t size, list fields, Py_ssize_t length, bint keep) except -1
     cdef list _read_piece(self, bytes data, double now)

@@ -192,12 +192,13 @@ cdef object _field(const char *data, sv_field *field, int *kind):
     return pair
 
 
-# Most peers send the same fields with each request of a connection. Blocks of them, with the empty line, that were read are kept
-# here, and a connection remembers where its last one is: what is there now is compared, octet for octet, before it is used.
+# Most peers send the same fields with each request of a connection. The block of them that a connection has read last, with the
+# empty line, stands here, and what comes is compared with it, octet for octet. It may have secrets in it: it is used for
+# its own connection only, and goes with it. A connection whose place was given to another one looks for a new one.
 
 cdef enum:
-    BLOCKS = 128
-    BLOCK_LEAST = 128  # fewer are read as quickly
+    BLOCKS = 1024
+    BLOCK_LEAST = 128  # fewer octets are read as quickly
     BLOCK_MOST = 2048
 
 
@@ -212,6 +213,7 @@ cdef class Block:
 
 
 cdef list _BLOCKS = [None] * BLOCKS
+cdef Py_ssize_t _next_slot = 0
 
 
 cdef Py_ssize_t _digits(bytes value) noexcept:
@@ -383,8 +385,13 @@ cdef class Http1Engine:
         self._length_line = b""
         self._left = self._read = 0
         self._minor = 1
+        self._slot = -1
         self._keep_alive = self.wants_read = True
         self.deadline = now + <double>limits.first_byte_timeout
+
+    def __dealloc__(self):
+        if _BLOCKS is not None and self._own_block() is not None:
+            _BLOCKS[self._slot] = None
 
     # --- from the peer ---------------------------------------------------------------------------------
 
@@ -540,7 +547,7 @@ cdef class Http1Engine:
         cdef sv_head head
         cdef Request request
         cdef list fields
-        cdef Block block = <Block>_BLOCKS[self._slot]
+        cdef Block block = self._own_block()
         cdef uint32_t start = sv_scan_line(<const uint8_t *>octets, size, <uint32_t>self._ordinary, &head)
         cdef bint keep
         if start == 0 or head.minor == 0:
@@ -610,15 +617,26 @@ cdef class Http1Engine:
 
     cdef int _remember(self, const char *octets, Py_ssize_t size, list fields, Py_ssize_t length, bint keep) except -1:
         """Keep a block of fields when the second one of its size comes in a row: this peer may repeat itself."""
+        global _next_slot
         cdef Block block
         if size == self._block_size and BLOCK_LEAST <= size <= BLOCK_MOST:
             block = Block.__new__(Block)
+            block.owner = <PyObject *>self
             block.octets = PyBytes_FromStringAndSize(octets, size)
             block.fields, block.length, block.keep = tuple(fields), length, keep
-            self._slot = _hash(octets, size) & (BLOCKS - 1)
+            if self._own_block() is None:
+                self._slot = _next_slot
+                _next_slot = (_next_slot + 1) % BLOCKS
             _BLOCKS[self._slot] = block
         self._block_size = size
         return 0
+
+    cdef Block _own_block(self):
+        cdef Block block
+        if self._slot < 0:
+            return None
+        block = <Block>_BLOCKS[self._slot]
+        return block if block is not None and block.owner == <PyObject *>self else None
 
     cdef list _read_piece(self, bytes data, double now):
         """A head that the reference reads, in as many pieces as it comes in."""

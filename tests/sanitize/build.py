@@ -47,8 +47,8 @@ def build() -> None:
         _preload()
         installed.write_text(wanted, "utf-8")
     flags = {"CC": COMPILER, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "ASAN_OPTIONS": "detect_leaks=0"}
-    editable = [*install, "--no-deps", "--editable", TREE]
-    subprocess.run(editable, check=True, env={**os.environ, **flags, "SERVERY_BUILD_NATIVE": "require"})
+    flags |= {"SERVERY_BUILD_NATIVE": "require", "PYTHONWARNINGS": "ignore"}
+    subprocess.run([*install, "--no-deps", "--editable", TREE], check=True, env={**os.environ, **flags})
 
 
 def _preload() -> None:
