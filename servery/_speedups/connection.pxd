@@ -17,6 +17,7 @@ cdef class Shared:
     cdef object _create_task, _task_factory, _task_type
     cdef Caught _caught
     cdef object _call_soon
+    cdef dict _loop_dict
     cdef dict _task_options
     cdef bint _inline, _eager, _driving
     # what scopes are made from
@@ -36,7 +37,9 @@ cdef class Shared:
 
 
 cdef class Caught:
+    cdef object context         # of the task that is being made
     cdef readonly object step
+    cdef object others          # the loop's own `call_soon`
 
 
 cdef class HttpCycle:
@@ -75,14 +78,21 @@ cdef class HttpCycle:
     cpdef int complete(self) except -1
 
 
+cdef class Method:
+    cdef HttpCycle _cycle
+    cdef object __weakref__
+
+
 cdef class Awaited:
     cdef HttpCycle _cycle       # None when it is over
     cdef object _inner          # a coroutine that is waited for
     cdef object _message        # what `send` was called with, until it is put
     cdef object _result
     cdef bint _begun, _put
+    cdef object __weakref__
 
     cdef bint proceed(self) except -1
+    cdef object reference(self)
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1
 
 
@@ -93,6 +103,7 @@ cdef class ApplicationCall:
 
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1
     cdef bint step(self, HttpCycle cycle, object value, object error, PyObject **yielded) except -1
+    cdef object call(self, HttpCycle cycle)
     cdef int end(self, HttpCycle cycle) except -1
 
 

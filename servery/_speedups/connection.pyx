@@ -24,10 +24,11 @@ from .reactor cimport Reactor, Transport
 import asyncio
 import sys
 import warnings
-from types import CoroutineType
+from types import CoroutineType, MethodType
 
 from ..addresses import peer_name, server_name
 from ..asgi import scope as _scope
+from ..asgi.http_cycle import HttpCycle as _Reference
 from ..asgi.messages import as_bytes, is_disconnect, required, send_other
 from ..drivers.asyncio_driver import CORK_SIZE as _CORK_SIZE
 from ..drivers.sendfile import FileToSend
@@ -45,7 +46,6 @@ cdef extern from "Python.h":
     PySendResult PyIter_Send(object, object, PyObject **) except PYGEN_ERROR
     object PyContext_Copy(object)
     object PyObject_Call(object, tuple, dict)
-    object PyMethod_New(object, object)
     int PyContext_Enter(object) except -1
     int PyContext_Exit(object) except -1
     str PyUnicode_New(Py_ssize_t size, uint32_t largest)
@@ -63,6 +63,7 @@ cdef bytes _V11 = b"1.1"
 cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
 cdef str _PATH = "http.response.pathsend"
+cdef str _CALL_SOON = "call_soon"
 
 
 class _Over(Exception):
@@ -90,9 +91,11 @@ cdef class Shared:
         self._create_task = loop.create_task
         self._task_factory = loop.get_task_factory
         self._task_type = asyncio.Task
-        self._inline = not loop.get_debug() and "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
+        self._inline = not loop.get_debug() and all(_is_plain(loop, name) for name in ("create_task", "call_soon"))
         self._caught = <Caught>Caught.__new__(Caught)
+        self._caught.others = loop.call_soon
         self._call_soon = self._caught.call_soon
+        self._loop_dict = getattr(loop, "__dict__", None)
         self._task_options = {"loop": loop, "name": None, "context": None}
         self._eager = sys.version_info >= (3, 12)
         if self._eager:
@@ -161,12 +164,15 @@ cdef class Shared:
         A task asks its loop for its first step with ``call_soon`` when it is made: it is taken at its word.
         """
         cdef Caught caught = self._caught
-        loop = self.loop
-        loop.call_soon = self._call_soon
+        cdef dict names = self._loop_dict
+        if _CALL_SOON in names:  # somebody else has had the same idea
+            return self._create_task(call, name=self._task_options["name"], context=context)
+        caught.context = context
+        names[_CALL_SOON] = self._call_soon
         try:
             task = PyObject_Call(self._task_type, (call,), self._task_options)
         finally:
-            del loop.call_soon
+            del names[_CALL_SOON]
         step, caught.step = caught.step, None
         PyContext_Enter(context)
         try:
@@ -178,11 +184,22 @@ cdef class Shared:
 
 @cython.final
 cdef class Caught:
-    """Keeps what a task that is being made would have the loop call."""
+    """Keeps what a task that is being made would have the loop call: it is known by its context.
 
-    def call_soon(self, step, *, context):
+    Making a task may start the garbage collector, and finalizers may ask something of the loop, too: that is done.
+    """
+
+    def call_soon(self, callback, *args, context=None):
         """In place of the loop's."""
-        self.step = step
+        if context is None or context is not self.context:
+            return self.others(callback, *args, context=context)
+        self.step, self.context = callback, None
+
+
+def _is_plain(loop, name):
+    """Whether a method is the loop's own, and not replaced by somebody who wants to see all calls."""
+    made_by = next((kind.__module__ for kind in type(loop).__mro__ if name in vars(kind)), "")
+    return made_by.partition(".")[0] in ("asyncio", "uvloop") and name not in getattr(loop, "__dict__", (name,))
 
 
 cdef Request _request_of(object event):
@@ -252,19 +269,6 @@ cdef class HttpCycle:
         return self._port
 
     # --- from the application
-
-    def receive(self):
-        """ASGI ``receive``: ``http.request`` messages, then ``http.disconnect`` once the peer is gone."""
-        call = <Receiving>Receiving.__new__(Receiving)
-        call._cycle = self
-        return call
-
-    def send(self, message):
-        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
-        call = <Sending>Sending.__new__(Sending)
-        call._cycle = self
-        call._message = message
-        return call
 
     cdef object pause(self):
         """A coroutine that waits until `wake`."""
@@ -416,8 +420,64 @@ cdef class HttpCycle:
         return self._port.response_complete(self)
 
 
-cdef object _RECEIVE = HttpCycle.receive
-cdef object _SEND = HttpCycle.send
+@cython.freelist(128)
+cdef class Method:
+    """`receive` or `send`, as an application gets it: to all who look, the reference's bound method.
+
+    A compiled method would not look like a coroutine function, and whoever wraps functions wants to know.
+    """
+
+    @property
+    def __class__(self):
+        """Not ours."""
+        return MethodType
+
+    @property
+    def __self__(self):
+        """The cycle."""
+        return self._cycle
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        raise NotImplementedError
+
+    def __getattr__(self, name):
+        return getattr(self.__func__, name)
+
+    def __repr__(self):
+        return f"<bound method {self.__qualname__} of {self._cycle!r}>"
+
+
+@cython.final
+cdef class Receive(Method):
+    """ASGI ``receive``: ``http.request`` messages, then ``http.disconnect`` once the peer is gone."""
+
+    def __call__(self):
+        call = <Receiving>Receiving.__new__(Receiving)
+        call._cycle = self._cycle
+        return call
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        return _Reference.receive
+
+
+@cython.final
+cdef class Send(Method):
+    """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
+
+    def __call__(self, message):
+        call = <Sending>Sending.__new__(Sending)
+        call._cycle = self._cycle
+        call._message = message
+        return call
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        return _Reference.send
 
 
 @cython.freelist(128)
@@ -426,6 +486,10 @@ cdef class Awaited:
 
     cdef bint proceed(self) except -1:
         """Go on as far as possible; true when it is over, with the result in `_result`, else `_inner` has to be waited for."""
+        raise NotImplementedError
+
+    cdef object reference(self):
+        """The function of the reference that does the same."""
         raise NotImplementedError
 
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1:
@@ -464,9 +528,11 @@ cdef class Awaited:
         return over
 
     def __await__(self):
+        if self._inner is not None:
+            raise RuntimeError("coroutine is being awaited already")
         return self
 
-    def __iter__(self):
+    def __iter__(self):  # for ``yield from`` in coroutines that are generators
         return self
 
     def __next__(self):
@@ -499,6 +565,29 @@ cdef class Awaited:
             inner.close()
 
     @property
+    def __class__(self):
+        """Not ours: to all who look, a coroutine."""
+        return CoroutineType
+
+    def __repr__(self):
+        return f"<coroutine object {self.__qualname__} at {<size_t><PyObject *>self:#x}>"
+
+    @property
+    def cr_code(self):
+        """The code of the reference that does the same."""
+        return self.reference().__code__
+
+    @property
+    def cr_origin(self):
+        """Where it was made: not known."""
+        return None
+
+    @property
+    def cr_suspended(self):
+        """Whether it waits."""
+        return self._inner is not None
+
+    @property
     def cr_await(self):
         """What it waits for."""
         return self._inner
@@ -514,8 +603,8 @@ cdef class Awaited:
         return False
 
     def __dealloc__(self):
-        if not self._begun:
-            warnings.warn(f"coroutine {self.__qualname__!r} was never awaited", RuntimeWarning, stacklevel=2)
+        if not self._begun:  # the level is that of who lets go of it: no frame of ours is in between
+            warnings.warn(f"coroutine {self.__qualname__!r} was never awaited", RuntimeWarning, stacklevel=1)
 
 
 @cython.final
@@ -531,6 +620,9 @@ cdef class Receiving(Awaited):
             return True
         self._inner = self._cycle.pause()
         return False
+
+    cdef object reference(self):
+        return _Reference.receive
 
 
 @cython.final
@@ -548,6 +640,9 @@ cdef class Sending(Awaited):
         else:
             self._inner = self._cycle.undrained()
         return self._inner is None
+
+    cdef object reference(self):
+        return _Reference.send
 
 
 async def _awaiting(awaitable):
@@ -609,7 +704,7 @@ cdef class ApplicationCall:
         if self._inner is None:
             if error is not None:
                 raise error
-            made = cycle._port._shared.app(cycle.scope, PyMethod_New(_RECEIVE, cycle), PyMethod_New(_SEND, cycle))
+            made = self.call(cycle)
             self._inner = made if type(made) is CoroutineType else _awaiting(made)
         if error is not None:
             try:
@@ -624,6 +719,11 @@ cdef class ApplicationCall:
             return False
         Py_DECREF(<object>yielded[0])
         return True
+
+    cdef object call(self, HttpCycle cycle):
+        receive, send = <Receive>Receive.__new__(Receive), <Send>Send.__new__(Send)
+        receive._cycle = send._cycle = cycle
+        return cycle._port._shared.app(cycle.scope, receive, send)
 
     cdef int end(self, HttpCycle cycle) except -1:
         self._cycle = None
@@ -666,6 +766,29 @@ cdef class ApplicationCall:
             except (GeneratorExit, StopIteration):
                 return
             raise RuntimeError("coroutine ignored GeneratorExit")
+
+    @property
+    def __class__(self):
+        """Not ours: to all who look, a coroutine."""
+        return CoroutineType
+
+    def __repr__(self):
+        return f"<coroutine object {self.__qualname__} at {<size_t><PyObject *>self:#x}>"
+
+    @property
+    def cr_code(self):
+        """The code of the application."""
+        return getattr(self._inner, "cr_code", _Reference.run.__code__)
+
+    @property
+    def cr_origin(self):
+        """Where it was made: not known."""
+        return None
+
+    @property
+    def cr_suspended(self):
+        """Whether the application waits."""
+        return self._inner is not None and not self._running
 
     @property
     def cr_await(self):

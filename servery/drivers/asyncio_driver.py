@@ -176,6 +176,9 @@ class AsyncioConnection(asyncio.Protocol):
             transport.write(out[0])
         else:
             transport.writelines(out)
+            high = self._service.limits.write_buffer
+            if self.writable and transport.get_write_buffer_size() > high:
+                set_water_marks(transport, high)  # asyncio before 3.12.9 and 3.13.2 forgets pause_writing()
 
     def consumed(self) -> None:
         """The application took request body octets."""
@@ -296,7 +299,7 @@ class AsyncioConnection(asyncio.Protocol):
             return
         service.cycles.add(cycle)
         task = service.loop.create_task(
-            cycle.run(service.app), name=cycle.request_id, context=service.context.copy()
+            cycle.begin(service.app), name=cycle.request_id, context=service.context.copy()
         )
         if not task.done():
             cycle.task = task
