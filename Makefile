@@ -11,7 +11,11 @@
 #   make judges                     the test suites of other servers and of a client, against this one
 #   make judges ARGS="httpx"        one of them
 #   make fuzz                       half a minute of fuzzing the compiled core's scanner, under sanitizers
-#   make fuzz ARGS="-max_total_time=3600"    an hour of it
+#   make fuzz ARGS="engine"         the same with the whole compiled engine, against its reference
+#   make fuzz ARGS="engine -max_total_time=3600"    an hour of it
+#   make sanitize                   the test suite on a compiled core with AddressSanitizer and UndefinedBehaviorSanitizer
+#   make sanitize ARGS="tests/test_parity.py"    a part of it
+#   make leaks                      short soaks of the compiled core under LeakSanitizer
 #   make soak                       a long run that watches memory and open descriptors
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
@@ -25,6 +29,9 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do \
 
 BIN := .venv/bin
 ARGS ?=
+
+# The tests run in as many processes as there are processors. One with nothing left to do takes over from another.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
 COMPLETE := servery/http1/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
@@ -40,7 +47,7 @@ WHY := from servery.selection import build_facts; why = build_facts()["native_mi
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges fuzz soak dist wheels clean chromium compiler
+.PHONY: serve test lint format judges fuzz sanitize leaks soak dist wheels clean chromium compiler
 
 # The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
@@ -50,7 +57,7 @@ serve: .venv/.checkout
 test: .venv/.test chromium
 ifeq ($(strip $(ARGS)),)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --skip-covered
 	@echo "These files must be complete:"
 	$(BIN)/coverage report --show-missing --fail-under=100 --include='$(COMPLETE)'
@@ -70,8 +77,14 @@ format: .venv/.lint
 judges: .venv/.checkout
 	$(BIN)/python tests/judges/run.py $(ARGS)
 
-fuzz: .venv/.made
+fuzz: .venv/.fuzz
 	$(BIN)/python tests/fuzz/run.py $(ARGS)
+
+sanitize: .venv/.made compiler chromium
+	$(BIN)/python tests/sanitize/suite.py $(ARGS)
+
+leaks: .venv/.made compiler
+	$(BIN)/python tests/sanitize/leaks.py $(ARGS)
 
 soak: .venv/.test
 	$(BIN)/python tests/soak/run.py $(ARGS)
@@ -87,7 +100,7 @@ wheels: .venv/.checkout compiler
 
 clean:
 	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
-	rm -rf .cache/judges .cache/fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache/judges .cache/fuzz .cache/sanitize .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -f servery/_speedups/*.so servery/_speedups/*.pyd $(TRACED) servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -124,6 +137,10 @@ compiler: .venv/.made
 
 .venv/.test: .venv/.native pyproject.toml
 	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+.venv/.fuzz: .venv/.native pyproject.toml
+	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 .venv/.lint: .venv/.checkout pyproject.toml

@@ -6,7 +6,6 @@ builds the core, and for each of the code paths that this machine has.
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from corpus.http1_cases import CASES
-from fuzz.mutation import broken
+from fuzz.chance import Chance
+from fuzz.mutation import broken, composed
 from fuzz.run import CORE, ORDINARY
 
 FUZZ = Path(__file__).with_name("fuzz")
@@ -25,11 +25,14 @@ MUTANTS = 30_000
 
 def inputs() -> list[bytes]:
     """The corpus under the default limits, and mutants of it under random ones."""
-    chance = random.Random(3)
     limits = [
         bytes((most, count)) for most in (0, 128, 133, 140, 150, 255) for count in (0, 128, 200, 201, 203)
     ]
-    mutants = [chance.choice((ORDINARY, chance.choice(limits))) + broken(chance) for _ in range(MUTANTS)]
+    mutants = []
+    for number in range(MUTANTS):
+        chance = Chance.numbered("scan", number)
+        limit = chance.pick((ORDINARY, chance.pick(limits)))
+        mutants.append(limit + (composed(chance) if chance.flag(0.3) else broken(chance)))
     return [*(ORDINARY + case.data for case in CASES), *mutants]
 
 

@@ -121,7 +121,9 @@ cdef class Connection(Transport):
     cdef bint _stopped_reading, _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int dispatch(self, list events, double now) except -1
-    cdef int begin_request(self, Request request, double now) except -1
+    cdef int take_request(self, Request request, double now) except -1
+    cdef HttpCycle begin_request(self, Request request, double now)
+    cdef int start_cycle(self, HttpCycle cycle) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
     cdef bint write_file(self, object sending) except -1

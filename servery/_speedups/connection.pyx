@@ -845,7 +845,7 @@ cdef class Connection(Transport):
         cdef list events
         cdef Request request = self._engine.take(data, size, now)
         if request is not None:
-            self.begin_request(request, now)
+            self.take_request(request, now)
         else:
             events = self._engine.receive(PyBytes_FromStringAndSize(data, size), now)
             if events:
@@ -1025,9 +1025,10 @@ cdef class Connection(Transport):
     # --- inside
 
     cdef int dispatch(self, list events, double now) except -1:
+        cdef HttpCycle begun = None
         for event in events:
             if type(event) is RequestReceived:
-                self.begin_request(_request_of(event), now)
+                begun = self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -1035,14 +1036,21 @@ cdef class Connection(Transport):
                 self.peer_failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(False)
-        return 0
+        return self.start_cycle(begun) if begun is not None else 0
 
-    cdef int begin_request(self, Request request, double now) except -1:
+    cdef int take_request(self, Request request, double now) except -1:
+        """A request that came the short way."""
+        cdef HttpCycle cycle = self.begin_request(request, now)
+        if request.rest is not None:
+            rest, request.rest = request.rest, None
+            self.dispatch(self._engine.receive(rest, now), now)
+        return self.start_cycle(cycle)
+
+    cdef HttpCycle begin_request(self, Request request, double now):
+        """The cycle of a request. What was read behind its head is for it, too."""
         cdef Shared shared = self._shared
         cdef str request_id = shared.next_id()
         cdef HttpCycle cycle = <HttpCycle>HttpCycle.__new__(HttpCycle)
-        cdef ApplicationCall call
-        cdef bytes rest = request.rest
         cycle._port, cycle._engine, cycle.request, cycle.stream = self, self._engine, request, request.stream
         cycle.started, cycle.request_id = now, request_id
         cycle.scope = self.scope_of(request, request_id)
@@ -1054,18 +1062,24 @@ cdef class Connection(Transport):
             request.body = None
         else:
             cycle._more_body = True
-        if shared.bounded and shared.service.full:
-            return self.refuse(cycle)
         self._cycle = cycle
+        return cycle
+
+    cdef int start_cycle(self, HttpCycle cycle) except -1:
+        """Run the application: now, up to where it waits, if nothing of any application is running.
+
+        What was read behind the head may have failed the request already.
+        """
+        cdef Shared shared = self._shared
+        cdef ApplicationCall call
+        if shared.bounded and shared.service.full:
+            return self.refuse(cycle) if self._cycle is cycle else 0
         shared.cycles.add(cycle)
         call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
         call._cycle = cycle
-        task = shared.start(call, request_id, self.reactor._running)
+        task = shared.start(call, cycle.request_id, self.reactor._running != 0)
         if not cycle.ended:
             cycle.task = task
-        if rest is not None:
-            request.rest = None
-            self.dispatch(self._engine.receive(rest, now), now)
         return 0
 
     cdef dict scope_of(self, Request request, str request_id):
@@ -1102,6 +1116,7 @@ cdef class Connection(Transport):
 
     cdef int refuse(self, HttpCycle cycle) except -1:
         """More requests than `--limit-concurrency` are in progress."""
+        self._cycle = None
         cycle.status = 503
         self._engine.answer(cycle.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.write_out()
@@ -1161,7 +1176,7 @@ cdef class Connection(Transport):
             now = self.reactor.clock()
             request = engine.take_next(now)
             if request is not None:
-                self.begin_request(request, now)
+                self.take_request(request, now)
                 continue
             events = engine.advance(now)
             if events:

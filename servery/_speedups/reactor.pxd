@@ -3,6 +3,12 @@
 Others build on `Transport`: they override its hooks, and use its services without a Python call in between.
 """
 
+cdef extern from "poll.h":
+    ctypedef struct iovec "struct iovec":
+        void *iov_base
+        size_t iov_len
+
+
 cdef class Watched
 
 
@@ -92,6 +98,7 @@ cdef class Transport(Watched):
     cdef int _read_end(self) except -1
     cdef int _broken(self) except -1
     cdef int _put_parts(self, list parts, bint more) except -1
+    cdef Py_ssize_t _send(self, iovec *vectors, int count, Py_ssize_t size, bint more) noexcept
     cdef int _queue_part(self, object part, Py_ssize_t size) except -1
     cdef int _queued(self) except -1
     cdef int _flush(self) except -1

@@ -21,7 +21,7 @@ from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport strerror
+from libc.string cimport memcpy, strerror
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *text, Py_ssize_t size)
@@ -39,9 +39,6 @@ cdef extern from "poll.h":
     enum: SV_READ, SV_WRITE, SV_BROKEN, SV_EXCLUSIVE, SV_AWAY
     enum: SV_EVENTS, SV_IOVECS, SV_SHORT
     enum: SV_NAMELESS, SV_IPV4, SV_IPV6, SV_UNIX
-    ctypedef struct iovec "struct iovec":
-        void *iov_base
-        size_t iov_len
     ctypedef struct sv_event:
         void *tag
         int what
@@ -74,6 +71,7 @@ cdef enum:
     TURN = 1_048_576        # octets that one connection sends, of what is queued, before others have their turn
     ACCEPTED = 64           # connections accepted in one go, so that those already open get their turn
     HIGH_WATER = 65_536     # asyncio's default
+    JOINED = 2_048          # octets that are copied sooner than the kernel has read where their parts are
 
 
 POLL = sv_poll_kind().decode()
@@ -704,7 +702,7 @@ cdef class Transport(Watched):
                 vectors[count].iov_len = PyBytes_GET_SIZE(part)
                 offered += PyBytes_GET_SIZE(part)
                 count += 1
-            sent = sv_sendv(self.fd, vectors, count, more or at + count < len(parts)) if offered else 0
+            sent = self._send(vectors, count, offered, more or at + count < len(parts)) if offered else 0
             if sent < 0 and sent != -EAGAIN:
                 return self._fail(-<int>sent, "write")
             if sent < offered:
@@ -724,6 +722,17 @@ cdef class Transport(Watched):
                 sent = 0
             at += 1
         return self._queued() if self._queue is not None else 0
+
+    cdef Py_ssize_t _send(self, iovec *vectors, int count, Py_ssize_t size, bint more) noexcept:
+        cdef char joined[JOINED]
+        cdef Py_ssize_t at = 0
+        cdef int index
+        if size > JOINED:
+            return sv_sendv(self.fd, vectors, count, more)
+        for index in range(count):
+            memcpy(joined + at, vectors[index].iov_base, vectors[index].iov_len)
+            at += vectors[index].iov_len
+        return sv_send(self.fd, joined, size, more)
 
     cdef int put_file(self, int file, long long offset, Py_ssize_t count) except -1:
         cdef Py_ssize_t sent

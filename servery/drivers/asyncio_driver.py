@@ -270,9 +270,10 @@ class AsyncioConnection(asyncio.Protocol):
     # --- inside --------------------------------------------------------------------------------------
 
     def _dispatch(self, events: list[Event], now: float) -> None:
+        begun = None
         for event in events:
             if type(event) is RequestReceived:
-                self._start(event, now)
+                begun = self._cycle = self._begin(event, now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -280,26 +281,32 @@ class AsyncioConnection(asyncio.Protocol):
                 self._failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(lost=False)
+        if begun is not None:  # an eager task runs at once: it shall know what the engine knows
+            self._start(begun)
 
-    def _start(self, request: RequestReceived, now: float) -> None:
-        service = self._service
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle:
         engine = self._engine
-        request_id = service.next_request_id()
+        request_id = self._service.next_request_id()
         scope = http_scope(request, self._info, request_id, engine.takes_trailers)
-        cycle = HttpCycle(scope, request, engine, self, now, request_id)
+        return HttpCycle(scope, request, engine, self, now, request_id)
+
+    def _start(self, cycle: HttpCycle) -> None:
+        """Run the application. What was read behind the head may have failed the request already."""
+        service = self._service
         if service.concurrency is not None and service.full:
-            self._refuse(cycle)
+            if self._cycle is cycle:
+                self._refuse(cycle)
             return
-        self._cycle = cycle
         service.cycles.add(cycle)
         task = service.loop.create_task(
-            cycle.begin(service.app), name=request_id, context=service.context.copy()
+            cycle.begin(service.app), name=cycle.request_id, context=service.context.copy()
         )
         if not task.done():
             cycle.task = task
 
     def _refuse(self, cycle: HttpCycle) -> None:
         """More requests than `--limit-concurrency` are in progress."""
+        self._cycle = None
         cycle.status = 503
         self._engine.answer(cycle.request.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.flush()

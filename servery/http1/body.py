@@ -92,7 +92,7 @@ class ChunkedDecoder:
                 if at == before:
                     break
         except RemoteProtocolError as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # which has this frame, and so this decoder
         if self.done:
             self.rest = data[at:]
         self._unread = b"" if self.done else data[at:]
