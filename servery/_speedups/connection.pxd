@@ -106,9 +106,11 @@ cdef class Connection(Transport):
     cdef Py_ssize_t _was_unsent, _corked
     cdef int _held
     cdef object _file_error
+    cdef bint _handed_over      # to the reference's connection: this one is only its transport now
     cdef bint _stopped_reading, _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int dispatch(self, list events, double now) except -1
+    cdef int hand_over(self, list events, double now) except -1
     cdef int begin_request(self, Request request, double now) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
