@@ -68,7 +68,8 @@ def _preload() -> None:
 def environment(**options: int) -> dict[str, str]:
     """What the Python of the venv needs, besides; `options` are more of AddressSanitizer's.
 
-    Python's own allocator is switched off: it would hide from the sanitizer what happens inside of its arenas.
+    Python's own allocator is switched off: it would hide from the sanitizer what happens inside of its
+    arenas.
     """
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
