@@ -131,13 +131,16 @@ class Client:
 
     def read(self) -> Frame | None:
         """The next frame, or ``None`` at EOF."""
-        while not self._frames:
+        while True:
+            if not self._frames:
+                self._frames, self._rest = read_frames(self._rest)
+            if self._frames:
+                return self._frames.pop(0)
             data = self.sock.recv(65536)
             if not data:
-                assert self._rest == b""
+                assert self._rest == b"", "closed inside of a frame"
                 return None
-            self._frames, self._rest = read_frames(self._rest + data)
-        return self._frames.pop(0)
+            self._rest += data
 
     def read_to_close(self) -> list[Frame]:
         """All frames up to EOF."""

@@ -1,8 +1,8 @@
 """The Autobahn suite for WebSocket servers against this checkout, with each parser: `make conformance`.
 
-The suite needs Python 2.7 (``PYTHON27``, or one on PATH or under pyenv) and is installed into ``.cache/conformance``.
-Arguments are its cases, such as ``"1.*" 12.1.1``; default: all of them. Exit code 0: every case went as the
-suite wants it; 1: one did not; 2: the suite could not be run.
+The suite needs Python 2.7 (``PYTHON27``, or one on PATH or under pyenv) and is installed into
+``.cache/conformance``. Arguments are its cases, such as ``"1.*" 12.1.1``; default: all of them. Exit code 0:
+every case went as the suite wants it; 1: one did not; 2: the suite could not be run.
 """
 
 from __future__ import annotations
