@@ -38,12 +38,7 @@ GROUPS = {
     "13": "compression parameters",
 }
 
-SUITE = """autobahntestsuite==25.10.1 autobahn==0.10.9 Twisted==19.10.0 txaio==2.1.0 pyOpenSSL==19.1.0 cryptography==3.3.2
-cffi==1.15.1 service-identity==18.1.0 klein==17.10.0 Werkzeug==1.0.1 Jinja2==2.11.3 MarkupSafe==1.1.1
-zope.interface==4.6.0 Automat==22.10.0 attrs==21.4.0 hyperlink==21.0.0 incremental==16.10.1 constantly==15.1.0
-PyHamcrest==1.10.1 unittest2==1.1.0 wsaccel==0.6.6 ujson==2.0.3 six==1.16.0 idna==2.10 ipaddress==1.0.23
-enum34==1.1.10 typing==3.10.0.0 pyasn1==0.5.1 pyasn1-modules==0.3.0""".split()
-"""The last versions for Python 2.7, which get no others any more."""
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 VIRTUALENV = "virtualenv==20.21.1"
 """The last one that makes environments for Python 2.7."""
@@ -74,15 +69,16 @@ def wstest() -> Path:
     """The suite's command, installed if it is not there yet. Raises `NotRun`."""
     folder = CACHE / "suite"
     stamp = folder / "stamp.txt"
-    if not stamp.exists() or stamp.read_text("utf-8").split() != SUITE:
+    wanted = REQUIREMENTS.read_text("utf-8")
+    if not stamp.exists() or stamp.read_text("utf-8") != wanted:
         print("installing the suite, which takes a minute or two", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         maker = CACHE / "virtualenv"
         call([sys.executable, "-m", "venv", maker], "making a virtual environment")
         call([maker / "bin/python", "-m", "pip", "install", "--quiet", VIRTUALENV], "pip install virtualenv")
         call([maker / "bin/virtualenv", "--quiet", "-p", python27(), folder], "virtualenv")
-        call([folder / "bin/pip", "install", "--quiet", *SUITE], "pip install")
-        stamp.write_text("\n".join(SUITE), "utf-8")
+        call([folder / "bin/pip", "install", "--quiet", "-r", REQUIREMENTS], "pip install")
+        stamp.write_text(wanted, "utf-8")
     return folder / "bin/wstest"
 
 
