@@ -584,7 +584,7 @@ def test_sending_to_a_peer_that_has_left_raises(serve, data):
                 raised.put(error)
         await say(send, "x")
 
-    with serve(app) as server:
+    with serve(app, timeout_linger=0.2) as server:
         with connected(server) as client:
             if data:
                 client.send(data)
@@ -806,8 +806,8 @@ def test_a_peer_that_takes_nothing_is_reset(serve):
 
 def test_a_peer_is_held_back_by_an_application_that_does_not_receive(serve):
     go = threading.Event()
-    count = 2000
-    content = b"y" * 10_000
+    count = 200
+    content = b"y" * 100_000
 
     async def app(scope, receive, send):
         await accept(receive, send)

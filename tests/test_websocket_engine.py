@@ -349,6 +349,12 @@ def test_a_peer_that_is_slow_to_take_what_is_queued_is_not_at_fault() -> None:
     engine.expire(20.0)
     engine.unsent(30.0)
     assert engine.deadline == 50.0
+    engine.close(1000, "", 31.0)
+    engine.unsent(33.0)
+    assert engine.deadline == 33.0 + Limits().ws_close_timeout
+    engine.receive(frame(3), 34.0)
+    engine.unsent(35.0)
+    assert engine.deadline == 34.0 + Limits().linger_timeout
 
 
 # --- what the application does not take ------------------------------------------------------------------

@@ -910,7 +910,7 @@ cdef class Connection(Transport):
     cdef int dispatch(self, list events, double now) except -1:
         for event in events:
             if type(event) is RequestReceived:
-                if event.upgrade is not None:
+                if event.upgrade is not None and b"websocket" in event.upgrade.lower():
                     return self.hand_over(events, now)  # it is the first of them, and the rest is about it
                 self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
@@ -923,9 +923,9 @@ cdef class Connection(Transport):
         return 0
 
     cdef int hand_over(self, list events, double now) except -1:
-        """Another protocol is asked for: from here on the reference's connection owns this one, which is its transport.
+        """A WebSocket is asked for: from here on the reference's connection owns this one, which is its transport.
 
-        It may turn out that the request is plain HTTP after all: then the connection goes on over there.
+        It may be denied, or the request may be plain HTTP after all: then the connection goes on over there.
         """
         service = self._shared.service
         self.write_out()

@@ -268,16 +268,16 @@ class AsyncioConnection(WritingHalf):
         """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due
         sooner.
         """
-        engine = self._engine
         if self._advance_due:
             self._settling = True
-            while self._advance_due and (self.writable or engine.closing):
+            while self._advance_due and (self.writable or self._http.closing):
                 self._advance_due = False  # not before: the peer shall first read what it has asked for
                 now = monotonic()
                 events = self._http.advance(now)
                 if events:
                     self._dispatch(events, now)
             self._settling = False
+        engine = self._engine  # now: an eager task may have opened a WebSocket just above
         cycle = self._cycle
         full = cycle is not None and cycle.buffered > self._service.limits.body_buffer
         if self._paused is (engine.wants_read and not full):

@@ -144,11 +144,10 @@ class WebSocketEngine:
                 del self._pongs[0]
             self._pongs.append(frame_head(PONG, len(octets)) + octets)
         elif octets in self._pings:
-            for payload in list(self._pings):  # it answers those before it as well
-                sent, asked = self._pings.pop(payload)
-                if payload == octets:
-                    events.append(PongReceived(now - sent, asked))
-                    break
+            sent, asked = self._pings[octets]
+            events.append(PongReceived(now - sent, asked))
+            # it answers those before it as well, and they are numbered
+            self._pings = {payload: told for payload, told in self._pings.items() if payload > octets}
 
     def _receive_close(self, payload: bytes, events: list[Event]) -> None:
         code, reason = read_close(payload)
@@ -201,9 +200,11 @@ class WebSocketEngine:
             self._heard(now)
 
     def unsent(self, now: float) -> None:
-        """The peer is slow to take what was queued for it: no answer to a ping can be expected yet."""
+        """The peer is slow to take what was queued for it: no answer can be expected yet."""
         if self._state is OPEN and self.wants_read:
             self._heard(now)
+        elif self._state is CLOSING:
+            self.deadline = now + self._limits.ws_close_timeout
 
     def _heard(self, now: float) -> None:
         self._pinged = False
