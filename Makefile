@@ -10,6 +10,8 @@
 #   make format                     ruff format and the fixes that ruff can make
 #   make judges                     the test suites of other servers and of a client, against this one
 #   make judges ARGS="httpx"        one of them
+#   make conformance                the Autobahn suite for WebSockets, with each parser; it needs Python 2.7
+#   make conformance ARGS="'1.*'"   some of its cases
 #   make fuzz                       half a minute of fuzzing the compiled core's scanner, under sanitizers
 #   make fuzz ARGS="engine"         the same with the whole compiled engine, against its reference
 #   make fuzz ARGS="engine -max_total_time=3600"    an hour of it
@@ -34,7 +36,7 @@ ARGS ?=
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
-COMPLETE := servery/http1/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
+COMPLETE := servery/http1/*,servery/websocket/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
 
 # What the compiled core is made of, and what stands beside it only after a build with line tracing.
 TRACED := $(patsubst %.pyx,%.c,$(wildcard servery/_speedups/*.pyx))
@@ -47,7 +49,7 @@ WHY := from servery.selection import build_facts; why = build_facts()["native_mi
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges fuzz sanitize leaks soak dist wheels clean chromium compiler
+.PHONY: serve test lint format judges conformance fuzz sanitize leaks soak dist wheels clean chromium compiler
 
 # The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
@@ -77,6 +79,9 @@ format: .venv/.lint
 judges: .venv/.checkout
 	$(BIN)/python tests/judges/run.py $(ARGS)
 
+conformance: .venv/.native
+	$(BIN)/python tests/conformance/run.py $(ARGS)
+
 fuzz: .venv/.fuzz
 	$(BIN)/python tests/fuzz/run.py $(ARGS)
 
@@ -100,7 +105,7 @@ wheels: .venv/.checkout compiler
 
 clean:
 	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
-	rm -rf .cache/judges .cache/fuzz .cache/sanitize .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache/judges .cache/conformance .cache/fuzz .cache/sanitize .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -f servery/_speedups/*.so servery/_speedups/*.pyd $(TRACED) servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -16,9 +16,14 @@ from .errors import ConfigError
 from .limits import DEFAULTS, Limits
 from .settings import Application, Choice, Kind, LogConfig, Mode, Seconds, Setting, Switch, Text, Texts, Whole
 
-GROUPS = ("Application", "Listen", "Engine", "Limits", "Time-outs", "Logs", "Reload", "Other")
+GROUPS = ("Application", "Listen", "Engine", "Limits", "Time-outs", "WebSockets", "Logs", "Reload", "Other")
 RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
 """The settings that have a meaning only with `reload`."""
+DEFLATE_DETAILS = (
+    *("ws_deflate_window_bits", "ws_deflate_memory_level", "ws_deflate_context_takeover"),
+    "ws_deflate_min_size",
+)
+"""The settings that have a meaning only with `ws_per_message_deflate`."""
 
 BYTES = Whole(1, unit="bytes")
 BYTES_OR_ZERO = Whole(0, unit="bytes")
@@ -143,6 +148,31 @@ class Config:
         "longest lifespan shutdown; none waits for ever", nullable=True,
         why="one signal must end the process in bounded time")
 
+    # --- WebSockets ----------------------------------------------------------------------------------
+    ws_max_size: int | None = _limit("ws_max_size", "WebSockets", BYTES_OR_ZERO,
+        "one message, assembled and inflated", nullable=True, unset="no limit")
+    ws_max_queue: int = _limit("ws_max_queue", "WebSockets", Whole(1),
+        "messages kept for the application before reading pauses")
+    ws_ping_interval: float | None = _limit("ws_ping_interval", "WebSockets", Seconds(),
+        "silence after which the peer is pinged; none sends no pings", nullable=True)
+    ws_ping_timeout: float | None = _limit("ws_ping_timeout", "WebSockets", Seconds(),
+        "silence after a ping until the connection is closed; none never closes it", nullable=True)
+    ws_close_timeout: float = _limit("ws_close_timeout", "WebSockets", Seconds(),
+        "time for the peer to answer a close frame")
+    ws_per_message_deflate: bool = _row(True, "WebSockets", Switch(),
+        "compress messages where the peer offers it",
+        why="text shrinks to a fraction, and most peers offer it")
+    ws_deflate_window_bits: int = _row(12, "WebSockets", Whole(9, 15),
+        "compression window of each side, as a power of two",
+        why="an eighth of the memory of 15, for nearly the same size of most messages")
+    ws_deflate_memory_level: int = _row(5, "WebSockets", Whole(1, 9), "zlib's memory level",
+        why="fits the window: 16 KiB beside the window's 16")
+    ws_deflate_context_takeover: bool = _row(True, "WebSockets", Switch(),
+        "let messages refer to earlier ones; keeps about 43 KiB per connection with the values above",
+        why="small messages that resemble each other only shrink with it")
+    ws_deflate_min_size: int = _row(128, "WebSockets", BYTES_OR_ZERO, "smaller messages are sent as they are",
+        why="one packet either way: compressing it would cost time and save nothing")
+
     # --- Logs ----------------------------------------------------------------------------------------
     log_level: str = _row("info", "Logs", Choice("critical", "error", "warning", "info", "debug", "trace"),
         "least severity that is logged", why="start, stop and faults, nothing per connection")
@@ -221,7 +251,7 @@ def changed(values: Mapping[str, object]) -> set[str]:
 
 def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
     """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
-    checks = (_listen_conflicts, _limit_conflicts, _other_conflicts)
+    checks = (_listen_conflicts, _limit_conflicts, _websocket_conflicts, _other_conflicts)
     return next((conflict for check in checks for conflict in check(values, given)), None)
 
 
@@ -252,6 +282,16 @@ def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[
                 f"lower {name}, or raise limit_head_size to {values[name]} or more"
             )
             yield Conflict((name, "limit_head_size"), text)
+
+
+def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    for name in DEFLATE_DETAILS:
+        if name in given and not values["ws_per_message_deflate"]:
+            text = f"{name} does nothing without ws_per_message_deflate: set that to true, or drop {name}"
+            yield Conflict((name, "ws_per_message_deflate"), text)
+    if "ws_ping_timeout" in given and values["ws_ping_interval"] is None:
+        text = "ws_ping_timeout does nothing without pings: set ws_ping_interval, or drop ws_ping_timeout"
+        yield Conflict(("ws_ping_timeout", "ws_ping_interval"), text)
 
 
 def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:

@@ -99,6 +99,10 @@ class HttpEngine(Engine, Protocol):
         """Queue a short text response of the server's own. `extra` is whole field lines."""
         ...
 
+    def hand_over(self) -> bytes:
+        """The connection speaks another protocol from now on: returns the octets that were read ahead."""
+        ...
+
     def body_paused(self, paused: bool, now: float) -> None:
         """The driver stopped, or resumed, reading because the application does not take the body."""
         ...
@@ -111,6 +115,69 @@ class HttpEngine(Engine, Protocol):
         """The application failed: 500 if nothing was sent yet, else visible truncation.
 
         Returns the status that the peer sees.
+        """
+        ...
+
+
+class WebSocketEngine(Engine, Protocol):
+    """An engine that speaks the WebSocket protocol. Wrong use by the application raises
+    `LocalProtocolError`."""
+
+    messages_received: int
+    """Whole messages from the peer so far."""
+    octets_received: int
+    """Their content, assembled and inflated, in octets."""
+    messages_sent: int
+    """Messages queued for the peer so far."""
+    octets_sent: int
+    """Their content before compression, in octets."""
+
+    def send_text(self, text: str) -> int:
+        """Queue a text message; returns how many octets wait for it. Raises `LocalProtocolError`."""
+        ...
+
+    def send_bytes(self, data: bytes) -> int:
+        """Queue a binary message; returns how many octets wait for it."""
+        ...
+
+    def ping(self, now: float) -> None:
+        """Queue a ping of the application's: `PongReceived` tells of its answer."""
+        ...
+
+    def close(self, code: int, reason: str, now: float) -> None:
+        """Queue a close frame; the answer, or `Limits.ws_close_timeout`, ends the connection.
+
+        Nothing happens if the connection is closing already. Raises `LocalProtocolError` for a code that must
+        not be sent (RFC 6455 section 7.4) or a reason of more than 123 octets of UTF-8.
+        """
+        ...
+
+    def stop(self, now: float) -> list[Event]:
+        """The server stops: close with 1012."""
+        ...
+
+    def taken(self, size: int, now: float) -> None:
+        """The application has taken a message of this length (`len`): reading may go on."""
+        ...
+
+    def unsent(self, now: float) -> None:
+        """The peer is slow to take what was queued for it: no answer to a ping or a close frame can be
+        expected yet.
+        """
+        ...
+
+
+class WebSocketHandshake(Protocol):
+    """A valid request to open a WebSocket (RFC 6455 section 4.2.1)."""
+
+    subprotocols: list[str]
+    """What the peer offers, in its order of preference."""
+
+    def accept(self, subprotocol: str | None, headers: RawHeaders, now: float) -> WebSocketEngine:
+        """The engine of the WebSocket, with the 101 response queued in it.
+
+        Raises `LocalProtocolError` for a subprotocol that was not offered and for headers that must not be
+        sent.
         """
         ...
 
@@ -187,4 +254,26 @@ class Port(Protocol):
 
     def debug(self, info: Any) -> None:
         """The application sent ``http.response.debug``."""
+        ...
+
+
+class WebSocketPort(Port, Protocol):
+    """What a driver offers to the cycle of a WebSocket besides."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def settle(self) -> None:
+        """The engine closes: write what it has queued, and look at what it wants now."""
+        ...
+
+    def open_websocket(
+        self, cycle: Any, handshake: WebSocketHandshake, subprotocol: str | None, headers: RawHeaders
+    ) -> None:
+        """Accept the handshake: `cycle.opened` gets the engine that speaks from now on.
+
+        Raises `LocalProtocolError` as `WebSocketHandshake.accept` does; the handshake is then still
+        unanswered.
+        """
         ...

@@ -47,8 +47,9 @@ class LifespanError(StartupError):
 class RemoteProtocolError(ServeryError):
     """The peer's bytes break the protocol.
 
-    `status` is the HTTP status code of the refusal, `reason` a short text that is safe to send to
-    the peer and to log: it never contains bytes from the peer.
+    `status` is the HTTP status code of the refusal, or the close code that a WebSocket is failed with (RFC
+    6455 section 7.4). `reason` is a short text that is safe to send to the peer and to log: it never contains
+    bytes from the peer.
     """
 
     def __init__(self, status: int, reason: str) -> None:

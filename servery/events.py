@@ -1,6 +1,7 @@
 """What engines tell drivers. Plain values; past participles; bytes, not text.
 
-An engine never raises for a peer's fault: it queues the reply and returns `ConnectionFailed`.
+An engine never raises for a peer's fault: it queues the reply and returns `ConnectionFailed` or
+`WebSocketFailed`.
 """
 
 from __future__ import annotations
@@ -71,4 +72,51 @@ class ConnectionFailed:
     replied: int
 
 
-Event = RequestReceived | BodyReceived | PeerClosed | ConnectionFailed
+@dataclass(slots=True)
+class MessageReceived:
+    """A whole message of a WebSocket: `str` if it is text, `bytes` if it is binary."""
+
+    data: str | bytes
+
+
+@dataclass(slots=True)
+class PongReceived:
+    """The peer has answered a ping after `round_trip` seconds.
+
+    `asked` says that the application wanted that ping; the others keep the connection alive.
+    """
+
+    round_trip: float
+    asked: bool
+
+
+@dataclass(slots=True)
+class WebSocketClosed:
+    """No message comes any more, and none can be sent.
+
+    `code` and `reason` are the peer's where it has sent a close frame (1005 if that held no code), ours where
+    we began to close; 1006 if the peer left without a close frame, or did not answer ours (RFC 6455 section
+    7.1.5).
+    """
+
+    code: int
+    reason: str
+
+
+@dataclass(slots=True)
+class WebSocketFailed:
+    """The peer broke the protocol or a limit, or is silent: a close frame with ``error.status`` is queued."""
+
+    error: RemoteProtocolError
+
+
+Event = (
+    RequestReceived
+    | BodyReceived
+    | PeerClosed
+    | ConnectionFailed
+    | MessageReceived
+    | PongReceived
+    | WebSocketClosed
+    | WebSocketFailed
+)

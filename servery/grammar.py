@@ -55,6 +55,17 @@ CHUNK_LINE = re.compile(
 """chunk-size [chunk-ext] (RFC 9112 section 7.1): the size in hex, 16 digits at most, and the extensions."""
 
 
+WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+"""Sec-WebSocket-Key: sixteen octets in base64 (RFC 6455 section 4.1)."""
+
+EXTENSION = re.compile(
+    rb"[%(t)b]++(?:%(bws)b;%(bws)b[%(t)b]++(?:%(bws)b=%(bws)b(?:[%(t)b]++|\"[%(t)b]++\"))?+)*+"
+    % {b"bws": _BWS, b"t": TCHAR}
+)
+"""One member of Sec-WebSocket-Extensions (RFC 6455 section 9.1). A quoted value has to be a token as well, so
+that no comma or semicolon hides in it."""
+
+
 def has_control(octets: bytes) -> bool:
     """Whether a control octet other than HTAB is in `octets`."""
     if octets.isascii() and octets.decode("ascii").isprintable():  # nearly always, and quicker to see

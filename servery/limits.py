@@ -61,6 +61,21 @@ class Limits:
     linger_timeout: float = 2.0
     """How long octets are read and dropped after a refusal so that the peer can read it (RFC 9112 9.6)."""
 
+    # --- WebSockets ------------------------------------------------------------------------------------
+    ws_max_size: int | None = 16_777_216
+    """Octets of one message, assembled and inflated: what most servers allow, so that applications can move
+    here; close code 1009."""
+    ws_max_queue: int = 32
+    """Messages kept for an application that does not call receive() before pausing the socket: uvicorn's
+    figure. Pausing begins at `body_buffer` octets of them, too."""
+    ws_ping_interval: float | None = 20.0
+    """Silence after which a peer is pinged: below the minute after which proxies and NATs forget a
+    connection."""
+    ws_ping_timeout: float | None = 20.0
+    """How long the peer may stay silent after a ping: a phone that changes networks gets time; 1011."""
+    ws_close_timeout: float = 5.0
+    """How long the peer may take to answer our close frame: one that lives needs a round trip."""
+
     # --- the stop --------------------------------------------------------------------------------------
     stream_grace: float = 5.0
     """After the stop signal, how long a request may run before receive() tells it `http.disconnect`."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .config import Config
     from .drivers.io import Begin, Io
-    from .drivers.service import EngineFactory, Service
+    from .drivers.service import EngineFactory, HandshakeReader, Service
     from .http1.writer import Stamp
     from .limits import Limits
 
@@ -63,6 +63,25 @@ class Selection:
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
+
+    def handshake_reader(self, config: Config, stamp: Stamp) -> HandshakeReader:
+        """A function that reads the handshakes of WebSockets; their engines are Python with both parsers."""
+        from functools import partial
+
+        from .http1.writer import switching_head
+        from .websocket.deflate import DeflateSettings
+        from .websocket.handshake import Handshakes
+
+        deflate = DeflateSettings(
+            config.ws_deflate_window_bits,
+            config.ws_deflate_context_takeover,
+            config.ws_deflate_memory_level,
+            config.ws_deflate_min_size,
+        )
+        compresses = config.ws_per_message_deflate
+        return Handshakes(
+            config.limits, deflate if compresses else None, partial(switching_head, stamp=stamp)
+        )
 
     def open_io(self, loop: asyncio.AbstractEventLoop, context: Context) -> Io:
         """Who owns the sockets of a worker that runs in `loop`, which calls back in `context`.

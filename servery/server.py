@@ -171,6 +171,7 @@ class Server:
             app=loaded.app,
             limits=config.limits,
             make_engine=self.selection.engine_factory(config.limits, stamp),
+            handshakes=self.selection.handshake_reader(config, stamp),
             loop=asyncio.get_running_loop(),
             context=contextvars.copy_context(),
             access=logs.AccessLog(config.access_log_format, logging.getLogger(logs.ACCESS_LOGGER)),

@@ -55,25 +55,31 @@ class Wire:
 
 
 def recorder(calls: dict[int, list[Call]]) -> Callable[..., Any]:
-    """An application that writes down what it gets, and answers when it has all of it."""
+    """An application that writes down what it gets, and answers when it has all of it.
+
+    A WebSocket is denied with the same answer: its handshake is a request like others.
+    """
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         query = scope["query_string"]
         target = scope["raw_path"] + (b"?" + query if query else b"")
         headers = [(bytes(name), bytes(value)) for name, value in scope["headers"]]
-        call = Call(scope["method"].encode("latin-1"), target, scope["http_version"].encode(), headers)
+        method = scope.get("method", "GET").encode("latin-1")
+        call = Call(method, target, scope["http_version"].encode(), headers)
+        opens = scope["type"] == "websocket"
         calls.setdefault(scope["client"][1], []).append(call)
         while not call.complete:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
-            call.body += message["body"]
-            call.complete = not message["more_body"]
+            call.body += message.get("body", b"")
+            call.complete = not message.get("more_body", False)
         number = len(calls[scope["client"][1]])
         text = json.dumps({"number": number}).encode()
         length = (b"content-length", b"%d" % len(text))
-        await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": text})
+        response = "websocket.http.response" if opens else "http.response"
+        await send({"type": f"{response}.start", "status": 200, "headers": [length]})
+        await send({"type": f"{response}.body", "body": text})
 
     return app
 

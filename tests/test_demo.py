@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import pytest
+from wire_frames import BINARY, PING, PONG, TEXT, Client, close, frame, text
 
 from servery import _version, demo
 from servery.demo.application import HELD_SIZE
@@ -299,5 +300,38 @@ def test_lifespan():
 
 
 def test_other_protocols_are_refused():
-    with pytest.raises(NotImplementedError, match="HTTP only, not websocket"):
-        run({"type": "websocket"})
+    with pytest.raises(NotImplementedError, match="HTTP and WebSockets only, not webtransport"):
+        run({"type": "webtransport"})
+
+
+def test_what_is_said_on_a_websocket_comes_back(port):
+    with contextlib.closing(socket.create_connection(("127.0.0.1", port), 20)) as sock:
+        client = Client(sock)
+        assert client.open(target=b"/talk").startswith(b"HTTP/1.1 101 ")
+        client.send(text("grüße"), frame(BINARY, b"\x00\xff"))
+        found = [client.read() for _ in range(3)]
+        [ping] = [one for one in found if one.opcode == PING]
+        assert [json.loads(one.payload) for one in found if one.opcode == TEXT] == [{"echo": "grüße"}]
+        assert [one.payload for one in found if one.opcode == BINARY] == [b"\x00\xff"]
+        client.send(frame(PONG, ping.payload))
+        assert 0 <= json.loads(client.read().payload)["round_trip"] < 20_000
+        client.send(close())
+        assert client.read_to_close()[-1].code == 1000
+
+
+def test_there_is_one_websocket(port):
+    with contextlib.closing(socket.create_connection(("127.0.0.1", port), 20)) as sock:
+        assert Client(sock).open(target=b"/other").startswith(b"HTTP/1.1 403 ")
+
+
+def test_a_websocket_on_another_server_has_no_pings():
+    scope = {"type": "websocket", "path": "/talk"}
+    messages = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": "a"}]
+    sent = run(scope, *messages, {"type": "websocket.disconnect", "code": 1000})
+    assert [message["type"] for message in sent] == ["websocket.accept", "websocket.send"]
+
+
+def test_a_websocket_ends_when_send_fails():
+    scope = {"type": "websocket", "path": "/talk", "extensions": {"servery.websocket.ping": {}}}
+    messages = [{"type": "websocket.connect"}, *[{"type": "websocket.receive", "text": "a"}] * 3]
+    assert len(run(scope, *messages, fail_after=2)) == 2

@@ -121,3 +121,20 @@ def test_too_large_an_upload_is_explained(page, address):
     page.click("#send")
     expect(page.locator("#message")).to_contain_text("curl")
     expect(page.locator("#size")).to_have_text("–")
+
+
+@pytest.mark.parametrize("word", ["hello", "grüße 𝄞 <b>", "x" * 100_000], ids=["short", "not ascii", "long"])
+def test_what_is_said_comes_back(page, address, word):
+    page.goto(address)
+    expect(page.locator("#link")).to_contain_text("open")
+    page.fill("#word", word)
+    page.click("#say")
+    expect(page.locator("#heard")).to_have_text(word)
+    expect(page.locator("#took")).to_have_text(re.compile(r"^\d+\.\d\d ms$"))
+
+
+def test_the_round_trip_is_shown_and_lives(page, address):
+    page.goto(address)
+    expect(page.locator("#trip")).to_have_text(re.compile(r"^\d+\.\d\d ms$"))
+    first = page.locator("#trip").text_content()
+    expect(page.locator("#trip")).not_to_have_text(first, timeout=20_000)

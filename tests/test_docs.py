@@ -66,7 +66,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-OTHERS = {"workers", "env_file", "engines", "check"}
+OTHERS = {"workers", "env_file", "engines", "check", "ws"}
 """Flags that the pages name and that are not servery's: of uvicorn, pytest, docs/build_reference.py."""
 
 

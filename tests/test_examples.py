@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from under_test import Way, clean_environment, environment
+from websockets.sync.client import connect
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
@@ -77,7 +78,7 @@ def test_example_compiles_and_says_how_to_run_it(path: Path) -> None:
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in FILES} == ASKED.keys() | {"sse", "embed"}
+    assert {path.stem for path in FILES} == ASKED.keys() | {"sse", "embed", "websocket"}
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -100,6 +101,16 @@ def test_stream_of_events_ends_in_order_when_the_server_stops(way: Way) -> None:
             assert response.readline() == b"data: 1\n"
             served.stop()
             assert response.read().endswith(b"event: end\ndata: bye\n\n")
+
+
+def test_what_one_client_says_all_hear(way: Way) -> None:
+    with Served("websocket:app") as served:
+        url = f"ws://127.0.0.1:{served.port}"
+        with connect(url, proxy=None) as one, connect(url, proxy=None) as two:
+            two.send("here")
+            assert two.recv() == "here"
+            one.send("hello")
+            assert two.recv() == "hello"
 
 
 def test_embedded_server_serves_and_stops() -> None:

@@ -40,11 +40,12 @@ ALLOWED: dict[str, frozenset[str]] = {
         {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving"}
     )
     | LEAVES,
-    "selection": frozenset({"http1", "drivers", "config", "_speedups"}) | LEAVES,
+    "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
     "_speedups": frozenset({"http1", "asgi", "drivers", "addresses"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,
+    "websocket": LEAVES,
     "settings": LEAVES,
     "rules": LEAVES,
     "config": frozenset({"settings", "rules"}) | LEAVES,
@@ -60,10 +61,10 @@ ALLOWED: dict[str, frozenset[str]] = {
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""
 
-ACCESS_LOG = frozenset({"AccessLog", "AccessRecord", "escape"})
+ACCESS_LOG = frozenset({"AccessLog", "AccessRecord", "WebSocketTraffic", "escape"})
 """What of `logs` a driver may know: enough to say what it served, not how logging is set up."""
 
-SANS_IO = LEAVES | {"http1"}
+SANS_IO = LEAVES | {"http1", "websocket"}
 NO_IO = frozenset({"asyncio", "trio", "socket", "ssl", "threading", "logging", "os", "time", "select"})
 """Bytes in, events out, time as an argument: what waits, reads a clock or owns a socket is not for these."""
 

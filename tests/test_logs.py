@@ -26,6 +26,7 @@ from servery.logs import (
     AccessLog,
     AccessRecord,
     LogHandler,
+    WebSocketTraffic,
     configure,
     escape,
 )
@@ -170,7 +171,8 @@ def test_json(zone):
     assert line("json") == (
         '{"time":"2026-11-30T11:22:33.250+00:00","client":"127.0.0.1","client_port":52100,"scheme":"http",'
         '"method":"GET","target":"/x?y","protocol":"HTTP/1.1","status":200,"bytes":1024,"duration":0.001532,'
-        '"aborted":false,"request_id":"abc","referer":null,"user_agent":"curl/8"}'
+        '"aborted":false,"request_id":"abc","referer":null,"user_agent":"curl/8","close_code":null,'
+        '"messages_received":null,"bytes_received":null,"messages_sent":null}'
     )
 
 
@@ -188,7 +190,34 @@ def test_json_keys_never_change():
         "request_id",
         "referer",
         "user_agent",
+        "close_code",
+        "messages_received",
+        "bytes_received",
+        "messages_sent",
     }
+
+
+TRAFFIC = WebSocketTraffic(
+    close_code=1001, messages_received=3, bytes_received=120, messages_sent=5, bytes_sent=99
+)
+
+
+def test_a_websocket_adds_what_it_carried():
+    assert line("text", websocket=TRAFFIC).endswith(" abc closed 1001 in 3/120 out 5/99")
+    assert line("text", websocket=TRAFFIC, aborted=True).endswith(
+        " abc closed 1001 in 3/120 out 5/99 aborted"
+    )
+    values = json.loads(line("json", websocket=TRAFFIC))
+    assert list(values) == list(json.loads(line("json")))
+    told = [values[key] for key in ("close_code", "messages_received", "bytes_received", "messages_sent")]
+    assert told == [1001, 3, 120, 5]
+
+
+def test_atoms_of_a_websocket():
+    names = ("close_code", "messages_received", "bytes_received", "messages_sent", "bytes_sent")
+    template = " ".join(f"%{{{name}}}w" for name in names)
+    assert line(template, websocket=TRAFFIC) == "1001 3 120 5 99"
+    assert line(template) == "- - - - -"
 
 
 def test_json_gives_the_octets_back():
@@ -214,7 +243,7 @@ def test_atoms_of_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    "format", ["%Z", "%", "100% sure", "%{name}e", "%{name}", "%{}i", "%{name", "%>h", "%(h)s"]
+    "format", ["%Z", "%", "100% sure", "%{name}e", "%{name}", "%{}i", "%{name", "%>h", "%(h)s", "%{code}w"]
 )
 def test_unknown_atom(format):
     with pytest.raises(ConfigError, match=r"unknown atom.*use %h"):

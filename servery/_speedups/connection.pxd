@@ -118,9 +118,11 @@ cdef class Connection(Transport):
     cdef Py_ssize_t _was_unsent, _corked
     cdef int _held
     cdef object _file_error
+    cdef bint _handed_over      # to the reference's connection: this one is only its transport now
     cdef bint _stopped_reading, _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int dispatch(self, list events, double now) except -1
+    cdef int hand_over(self, list events, double now) except -1
     cdef int take_request(self, Request request, double now) except -1
     cdef HttpCycle begin_request(self, Request request, double now)
     cdef int start_cycle(self, HttpCycle cycle) except -1

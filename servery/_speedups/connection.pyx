@@ -30,10 +30,11 @@ from ..addresses import peer_name, server_name
 from ..asgi import scope as _scope
 from ..asgi.http_cycle import HttpCycle as _Reference
 from ..asgi.messages import as_bytes, is_disconnect, required, send_other
-from ..drivers.asyncio_driver import CORK_SIZE as _CORK_SIZE
+from ..drivers.asyncio_driver import AsyncioConnection
 from ..drivers.sendfile import FileToSend
 from ..drivers.service import error_log
 from ..drivers.wakeup import AsyncioWakeup
+from ..drivers.writing import CORK_SIZE as _CORK_SIZE
 from ..engine import NEVER as _NEVER
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import BodyReceived, ConnectionFailed, RequestReceived
@@ -841,6 +842,8 @@ cdef class Connection(Transport):
     # --- from the reactor
 
     cdef int received(self, const char *data, Py_ssize_t size) except -1:
+        if self._handed_over:
+            return Transport.received(self, data, size)
         cdef double now = self.reactor.now
         cdef list events
         cdef Request request = self._engine.take(data, size, now)
@@ -853,20 +856,28 @@ cdef class Connection(Transport):
         return self.settle()
 
     cdef int ended(self) except -1:
+        if self._handed_over:
+            return Transport.ended(self)
         cdef double now = self.reactor.clock()
         self.dispatch(self._engine.receive(b"", now), now)
         return self.settle()
 
     cdef int lost(self, object error) except -1:
+        if self._handed_over:
+            return Transport.lost(self, error)
         self._full = False
         self._shared.clock.disarm(self)
         self._shared.service.disconnected(self)
         return self.lose_cycle()
 
     cdef int full(self) except -1:
+        if self._handed_over:
+            return Transport.full(self)
         return self.watch_writing(self.reactor.clock())
 
     cdef int drained(self) except -1:
+        if self._handed_over:
+            return Transport.drained(self)
         if not self._ending:
             self._write_deadline = NEVER
         if self._cycle is not None:
@@ -1028,6 +1039,8 @@ cdef class Connection(Transport):
         cdef HttpCycle begun = None
         for event in events:
             if type(event) is RequestReceived:
+                if event.upgrade is not None and b"websocket" in event.upgrade.lower():
+                    return self.hand_over(events, now)  # it is the first of them, and the rest is about it
                 begun = self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
@@ -1037,6 +1050,23 @@ cdef class Connection(Transport):
             elif self._cycle is not None:
                 self._cycle.disconnected(False)
         return self.start_cycle(begun) if begun is not None else 0
+
+    cdef int hand_over(self, list events, double now) except -1:
+        """A WebSocket is asked for: from here on the reference's connection owns this one, which is its transport.
+
+        It may be denied, or the request may be plain HTTP after all: then the connection goes on over there.
+        """
+        service = self._shared.service
+        self.write_out()
+        connection = AsyncioConnection(service, self._engine)
+        self._handed_over = True
+        self.set_protocol(connection)
+        self._shared.clock.disarm(self)
+        self._shared.connections.discard(self)
+        connection.take_over(self, self._stopped_reading, events, now)
+        if self._full:
+            connection.pause_writing()
+        return 0
 
     cdef int take_request(self, Request request, double now) except -1:
         """A request that came the short way."""
@@ -1154,6 +1184,8 @@ cdef class Connection(Transport):
         cdef bint wanted
         if self._advance_due:
             self.advance()
+        if self._handed_over:
+            return 0
         wanted = engine.wants_read and not (
             self._cycle is not None and self._cycle.buffered > self._shared.body_buffer
         )

@@ -7,23 +7,18 @@ response is complete it can no longer reach the connection, which may already se
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from types import coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ..engine import HttpEngine, Message, Port, Scope, Wakeup
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
+from .calls import begun, entered
 from .messages import as_bytes, is_disconnect, send_other
 
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-@coroutine
-def _pause() -> Generator[None, None, None]:
-    yield
 
 
 class HttpCycle:
@@ -109,19 +104,14 @@ class HttpCycle:
         return self._told
 
     def begin(self, app: App) -> Coroutine[Any, Any, None]:
-        """`run`, for a task: a cancellation that comes before the task's first step ends the request, too.
-
-        Thrown into a coroutine that has not begun it would pass by, and nobody would be told.
-        """
-        call = self.run(app)
-        call.send(None)
-        return call
+        """`run`, for a task."""
+        return begun(self.run(app))
 
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
         port = self.port
         try:
-            await _pause()
+            await entered()
             await app(self.scope, self.receive, self.send)
         except Exception as error:
             self._failed(error)

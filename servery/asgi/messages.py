@@ -102,5 +102,7 @@ def is_disconnect(error: BaseException) -> bool:
     return isinstance(error, ClientDisconnected) or type(error).__name__ in _FRAMEWORKS_SAY
 
 
-_FRAMEWORKS_SAY = frozenset({"ClientDisconnect", "ClientDisconnected"})
-"""Starlette answers ours, or ``http.disconnect``, with its own, and Werkzeug has one; known by name."""
+_FRAMEWORKS_SAY = frozenset(
+    {"ClientDisconnect", "ClientDisconnected", "WebSocketDisconnect", "WebSocketDisconnected"}
+)
+"""Starlette answers ours, or a message that says so, with its own, and so do others; known by name."""

@@ -1,4 +1,4 @@
-"""ASGI scopes: https://asgi.readthedocs.io/en/latest/specs/www.html, HTTP spec version 2.5.
+"""ASGI scopes: https://asgi.readthedocs.io/en/latest/specs/www.html, HTTP and WebSocket spec version 2.5.
 
 Knows how a request head becomes a scope; knows nothing of sockets, engines or applications. Here bytes become
 text for the first time. Nothing in a scope is shared with another one: an application may change what it
@@ -63,11 +63,6 @@ class ConnectionInfo:
 
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
     """The scope of an HTTP request. `trailers` says whether the peer wants response trailers."""
-    raw_path = request.raw_path
-    path = decode_path(raw_path) if _PERCENT in raw_path else raw_path.decode()  # ASCII: see grammar.py
-    if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
-        path = info.root_path + path
-        raw_path = info.root_path.encode() + raw_path
     extensions: dict[str, Any] = {
         "http.response.debug": {},
         "http.response.early_hint": {},
@@ -79,11 +74,42 @@ def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, 
     if trailers:
         extensions["http.response.trailers"] = {}
     scope = _TEMPLATE.copy()  # quicker than to build it anew
+    scope["method"] = _METHODS.get(request.method) or request.method.decode()
+    scope["scheme"] = info.scheme
+    scope["extensions"] = extensions
+    _describe(scope, request, info)
+    return scope
+
+
+def websocket_scope(
+    request: RequestReceived, info: ConnectionInfo, request_id: str, subprotocols: list[str]
+) -> Scope:
+    """The scope of a WebSocket that `request` asks for. `subprotocols` are those that the peer offers."""
+    scope: Scope = {
+        "type": "websocket",
+        "scheme": "wss" if info.scheme == "https" else "ws",
+        "http_version": "1.1",
+        "subprotocols": subprotocols,
+        "extensions": {
+            "websocket.http.response": {},
+            "servery.websocket.ping": {},
+            "servery": {"version": __version__, "runs": info.runs, "request_id": request_id},
+        },
+    }
+    _describe(scope, request, info)
+    return scope
+
+
+def _describe(scope: Scope, request: RequestReceived, info: ConnectionInfo) -> None:
+    """What scopes of both types say."""
+    raw_path = request.raw_path
+    path = decode_path(raw_path) if _PERCENT in raw_path else raw_path.decode()  # ASCII: see grammar.py
+    if info.root_path:  # path includes root_path (ASGI HTTP connection scope)
+        path = info.root_path + path
+        raw_path = info.root_path.encode() + raw_path
     scope["asgi"] = {"version": "3.0", "spec_version": SPEC_VERSION}
     if request.version != b"1.1":
         scope["http_version"] = "1.0"
-    scope["method"] = _METHODS.get(request.method) or request.method.decode()
-    scope["scheme"] = info.scheme
     scope["path"] = path
     scope["raw_path"] = raw_path
     scope["query_string"] = request.query
@@ -91,10 +117,8 @@ def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, 
     scope["headers"] = request.headers if request.authority is None else _with_host(request)
     scope["client"] = info.client
     scope["server"] = info.server
-    scope["extensions"] = extensions
     if info.state is not None:
         scope["state"] = info.state.copy()
-    return scope
 
 
 def decode_path(raw_path: bytes) -> str:

@@ -27,13 +27,15 @@ TICK = 1.0
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """The demo application (ASGI 3, HTTP and lifespan)."""
+    """The demo application (ASGI 3: HTTP, WebSockets and lifespan)."""
     if scope["type"] == "lifespan":
         await lifespan(receive, send)
     elif scope["type"] == "http":
         await route(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await talk(scope, receive, send)
     else:
-        raise NotImplementedError(f"the demo speaks HTTP only, not {scope['type']}")
+        raise NotImplementedError(f"the demo speaks HTTP and WebSockets only, not {scope['type']}")
 
 
 async def lifespan(receive: Receive, send: Send) -> None:
@@ -47,7 +49,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
 
 async def route(scope: Scope, receive: Receive, send: Send) -> None:
     """Find the route by path, then look at the method."""
-    path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
+    path = path_of(scope)
     if path not in ROUTES:
         await answer(scope, send, 404, b"not found\n")
         return
@@ -57,6 +59,12 @@ async def route(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(scope, send, 405, b"method not allowed\n", headers=allow)
         return
     await handler(scope, receive, send)
+
+
+def path_of(scope: Scope) -> str:
+    """The path below the prefix that a proxy adds."""
+    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+    return path or "/"
 
 
 async def page(scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,6 +152,48 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
             return
         more = message.get("more_body", False)
         await send({"type": "http.response.body", "body": message.get("body", b""), "more_body": more})
+
+
+async def talk(scope: Scope, receive: Receive, send: Send) -> None:
+    """A WebSocket at ``/talk``: every text comes back as ``{"echo": text}``, octets as they are.
+
+    Where the server can ping, ``{"round_trip": milliseconds}`` comes once a second as well.
+    """
+    await receive()
+    if path_of(scope) != "/talk":
+        await send({"type": "websocket.close"})
+        return
+    await send({"type": "websocket.accept"})
+    can_ping = "servery.websocket.ping" in scope.get("extensions", {})
+    pinging = asyncio.ensure_future(ping(send)) if can_ping else None
+    try:
+        while (message := await receive())["type"] != "websocket.disconnect":
+            await send(reply_to(message))
+    except OSError:
+        pass  # the client is gone: nobody is left to talk to
+    finally:
+        if pinging is not None:
+            pinging.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await pinging
+
+
+async def ping(send: Send) -> None:
+    """Ask for a round trip again and again."""
+    while True:
+        await send({"type": "servery.websocket.ping"})
+        await asyncio.sleep(TICK)
+
+
+def reply_to(message: Message) -> Message:
+    """What is said to a message, or to the answer of a ping."""
+    if message.get("bytes") is not None:
+        return {"type": "websocket.send", "bytes": message["bytes"]}
+    if message["type"] == "websocket.receive":
+        said: dict[str, Any] = {"echo": message["text"]}
+    else:
+        said = {"round_trip": round(message["round_trip"] * 1000, 3)}
+    return {"type": "websocket.send", "text": json.dumps(said)}
 
 
 async def answer(

@@ -3,51 +3,49 @@ output to the transport.
 
 Knows transports, flow control and time; the protocol is the engine's business, the application the cycle's.
 Data flows one way: `data_received` -> engine -> `_dispatch` -> cycle -> engine -> `flush`. After every turn
-`_settle` makes the transport what the engine's flags say: paused, half-closed, closed; it keeps no counters,
+`settle` makes the transport what the engine's flags say: paused, half-closed, closed; it keeps no counters,
 so no wake-up can get lost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from time import monotonic
 from typing import Any, cast
 
 from ..addresses import peer_name, server_name
 from ..asgi.http_cycle import HttpCycle
-from ..asgi.scope import ConnectionInfo, http_scope
-from ..engine import NEVER, FileSending
-from ..errors import ClientDisconnected
-from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived
-from .sendfile import FileToSend, send_file
-from .service import Service, error_log
-from .transports import prepare, reset, set_water_marks
-from .wakeup import AsyncioWakeup
+from ..asgi.scope import ConnectionInfo, http_scope, websocket_scope
+from ..asgi.websocket_cycle import WebSocketCycle
+from ..engine import HttpEngine, RawHeaders, WebSocketEngine, WebSocketHandshake
+from ..errors import RemoteProtocolError
+from ..events import BodyReceived, ConnectionFailed, Event, PeerClosed, RequestReceived, WebSocketFailed
+from .service import Cycle, Service, error_log
+from .transports import prepare
+from .writing import WritingHalf
 
-CORK_SIZE = 65_536
-"""Octets of content that are kept back at most, for the rest of one turn of the loop."""
+NEWER_VERSION = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
+"""What a 426 says besides (RFC 6455 section 4.2.2, RFC 9110 section 15.5.22)."""
 
 
-class AsyncioConnection(asyncio.Protocol):
-    """One connection. It is the cycle's `Port` and the clock's `Timed`."""
+class AsyncioConnection(WritingHalf):
+    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`.
+
+    `engine` is given where another driver has begun with it: see `take_over`.
+    """
 
     __slots__ = (
-        *("_engine", "_info", "_service", "_transport", "armed", "writable"),
-        *("_corked", "_cycle", "_file_waits", "_unsent", "_write_deadline"),
-        *("_advance_due", "_closing", "_fin_sent", "_flush_due", "_lost", "_paused", "_settling"),
+        *("_advance_due", "_fin_sent", "_http", "_info", "_paused", "_settling"),
+        *("_fault", "_websocket"),
     )
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._engine = service.make_engine(monotonic())
-        self._cycle: HttpCycle | None = None
-        self.armed = NEVER
-        self.writable = True
-        self._write_deadline = NEVER
-        self._unsent = self._corked = 0
-        self._paused = self._lost = self._fin_sent = self._closing = False
-        self._advance_due = self._file_waits = self._settling = self._flush_due = False
+    def __init__(self, service: Service, engine: HttpEngine | None = None) -> None:
+        self._http = engine or service.make_engine(monotonic())
+        super().__init__(service, self._http)
+        self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
+        self._paused = self._fin_sent = False
+        self._advance_due = self._settling = False
+        self._fault: RemoteProtocolError | None = None  # of a handshake that is about to be refused
 
     # --- from the transport --------------------------------------------------------------------------
 
@@ -69,7 +67,17 @@ class AsyncioConnection(asyncio.Protocol):
         if service.stopping:
             self.stop(monotonic())
         else:
-            service.clock.arm(self, self._engine.deadline)
+            self.settle()
+
+    def take_over(self, transport: asyncio.Transport, paused: bool, events: list[Event], now: float) -> None:
+        """Go on with a connection that another driver has begun, from these events of its engine.
+
+        It is the transport's protocol already; `paused` says that reading is.
+        """
+        self._paused = paused
+        self.connection_made(transport)
+        self._dispatch(events, now)
+        self.settle()
 
     def data_received(self, data: bytes) -> None:
         """Octets from the peer."""
@@ -77,7 +85,7 @@ class AsyncioConnection(asyncio.Protocol):
         events = self._engine.receive(data, now)
         if events:
             self._dispatch(events, now)
-        self._settle()
+        self.settle()
 
     def eof_received(self) -> bool:
         """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays
@@ -85,7 +93,7 @@ class AsyncioConnection(asyncio.Protocol):
         """
         now = monotonic()
         self._dispatch(self._engine.receive(b"", now), now)
-        self._settle()
+        self.settle()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,154 +105,58 @@ class AsyncioConnection(asyncio.Protocol):
         service.disconnected(self)
         self._lose_cycle()
 
-    def pause_writing(self) -> None:
-        """More than the high-water mark waits for the peer: it has `Limits.write_timeout` to take some."""
-        self.writable = False
-        self._watch_writing(monotonic())
-
-    def resume_writing(self) -> None:
-        """Less than the low-water mark waits."""
-        self.writable = True
-        if not self._closing:
-            self._write_deadline = NEVER
-        if self._cycle is not None:
-            self._cycle.wake()
-        self._settle()
-
     # --- from the clock and the server -----------------------------------------------------------------
 
     def on_deadline(self, now: float) -> None:
         """The time has come that the clock was armed for; it may have moved on since."""
-        if self._write_deadline <= now:
-            unsent = self._transport.get_write_buffer_size()
-            if self._file_waits or (unsent and unsent >= self._unsent):
-                self.abort()
-                return
-            self._watch_writing(now)
+        if self._watch_deadline(now):
+            return
+        if self._websocket is not None and not self.writable:
+            self._websocket.unsent(now)
         if self._engine.deadline <= now:
             self._dispatch(self._engine.expire(now), now)
-        self._settle()
+        self.settle()
 
     def stop(self, now: float) -> None:
         """Finish what is in progress, then close; close at once if nothing is."""
-        self._engine.stop(now)
-        self._settle()
+        if self._websocket is not None:
+            self._dispatch(self._websocket.stop(now), now)
+        else:
+            self._http.stop(now)
+        self.settle()
 
     def told_to_end(self) -> None:
         """The stream grace is over: ``receive()`` of the request in progress says ``http.disconnect``."""
         if self._cycle is not None:
             self._cycle.disconnected(lost=False)
 
-    def abort(self) -> None:
-        """Reset the connection: the peer must not take what it has for complete."""
-        reset(self._transport)
-
     # --- from the cycle ------------------------------------------------------------------------------
 
-    def wakeup(self) -> AsyncioWakeup:
-        """A fresh wake-up."""
-        return AsyncioWakeup(self._service.loop)
-
-    def flush_soon(self, size: int) -> None:
-        """Write at the end of this turn of the loop, with what else is queued until then, or when it is much.
-
-        An application that sends small parts one after the other so costs one system call, not one for each.
-        """
-        self._corked += size
-        if self._corked > CORK_SIZE:
-            self.flush()
-        elif not self._flush_due:
-            self._flush_due = True
-            self._service.flush_later(self)
-
-    def end_of_turn(self) -> None:
-        """The turn of the loop in which `flush_soon` was called is over."""
-        self._flush_due = False
-        if self._corked and not self._lost:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what the engine has queued."""
-        self._corked = 0
-        out = self._engine.take_output()
-        transport = self._transport
-        if not out or self._lost:
-            return
-        if transport.is_closing():
-            self._lose_cycle()  # now: an application that only sends would never let `connection_lost` run
-        elif len(out) == 1:
-            transport.write(out[0])
-        else:
-            transport.writelines(out)
-            high = self._service.limits.write_buffer
-            if self.writable and transport.get_write_buffer_size() > high:
-                set_water_marks(transport, high)  # asyncio before 3.12.9 and 3.13.2 forgets pause_writing()
-
     def consumed(self) -> None:
-        """The application took request body octets."""
+        """The application took request body octets, or a message."""
         if self._paused:
-            self._settle()
+            self.settle()
 
-    def open_file(self, file: Any, offset: int | None, count: int | None) -> FileToSend:
-        """Open a path, or take an open file or descriptor."""
-        return FileToSend(file, offset, count)
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return monotonic()
 
-    async def send_file(self, sending: FileSending) -> None:
-        """Write an open file after what was flushed."""
-        assert isinstance(sending, FileToSend)
-        try:
-            await send_file(self, self._transport, sending)
-        except ClientDisconnected:
-            if not self._lost:  # the kernel told it first
-                self._lose_cycle()
-                self.abort()
-            raise
+    def open_websocket(
+        self, cycle: Any, handshake: WebSocketHandshake, subprotocol: str | None, headers: RawHeaders
+    ) -> None:
+        """Accept the handshake: the WebSocket's engine speaks from now on."""
+        now = monotonic()
+        websocket = handshake.accept(subprotocol, headers, now)
+        ahead = self._http.hand_over()
+        self._engine = self._websocket = websocket
+        cycle.opened(websocket)
+        if ahead:
+            self._dispatch(websocket.receive(ahead, now), now)
+        if self._service.stopping:
+            self._dispatch(websocket.stop(now), now)
+        self.settle()
 
-    @property
-    def reachable(self) -> bool:
-        """Whether the response in progress can still reach the peer."""
-        return self._cycle is not None and not self._lost and not self._transport.is_closing()
-
-    async def drained(self) -> None:
-        """Wait until the transport has handed everything to the kernel."""
-        self.flush()
-        transport = self._transport
-        if transport.get_write_buffer_size():
-            set_water_marks(transport, 0)  # calls pause_writing
-            try:
-                while not self.writable and self._cycle is not None:
-                    await self._cycle.wait()
-            finally:
-                set_water_marks(transport, self._service.limits.write_buffer)
-        if not self.reachable:
-            raise ClientDisconnected("the client has closed the connection")
-
-    async def kernel_ready(self) -> None:
-        """Wait until the socket takes more of a file, for `Limits.write_timeout` at most."""
-        loop = self._service.loop
-        fd = os.dup(
-            self._transport.get_extra_info("socket").fileno()
-        )  # loops refuse a transport's own descriptor
-        self._file_waits = True
-        self._watch_writing(monotonic())
-        try:
-            loop.add_writer(fd, self._file_ready)
-            try:
-                while self._file_waits and self._cycle is not None:
-                    await self._cycle.wait()
-            finally:
-                loop.remove_writer(fd)
-        finally:
-            os.close(fd)
-            self._file_waits = False
-            self._write_deadline = NEVER
-
-    def _file_ready(self) -> None:
-        self._file_waits = False
-        if self._cycle is not None:
-            self._cycle.wake()
-
-    def response_complete(self, cycle: HttpCycle) -> None:
+    def response_complete(self, cycle: HttpCycle | WebSocketCycle) -> None:
         """The response is queued to its end: log it, and go on with what the peer has sent since."""
         if self._cycle is cycle:
             self._cycle = None
@@ -252,13 +164,13 @@ class AsyncioConnection(asyncio.Protocol):
                 self._log(cycle, aborted=self._engine.closing)
             self._advance_due = True
             if not self._settling:  # an eager task answers while its request is being dispatched
-                self._settle()
+                self.settle()
 
-    def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
+    def app_failed(self, cycle: HttpCycle | WebSocketCycle, error: Exception) -> None:
         """The application raised `error`, or returned too early."""
         self._service.app_failed(cycle, error)
 
-    def finished(self, cycle: HttpCycle) -> None:
+    def finished(self, cycle: HttpCycle | WebSocketCycle) -> None:
         """The application call has ended."""
         cycle.task = None
         self._service.finished(cycle)
@@ -275,27 +187,50 @@ class AsyncioConnection(asyncio.Protocol):
             if type(event) is RequestReceived:
                 begun = self._cycle = self._begin(event, now)
             elif type(event) is BodyReceived:
-                if self._cycle is not None:
+                if isinstance(self._cycle, HttpCycle):
                     self._cycle.body_received(event.data, event.more, event.trailers)
             elif type(event) is ConnectionFailed:
                 self._failed(event)
+            elif type(event) is not PeerClosed:
+                self._hear(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(lost=False)
         if begun is not None:  # an eager task runs at once: it shall know what the engine knows
             self._start(begun)
 
-    def _begin(self, request: RequestReceived, now: float) -> HttpCycle:
-        engine = self._engine
+    def _hear(self, event: Event) -> None:
+        """An event of the WebSocket."""
+        if type(event) is WebSocketFailed:
+            error_log.debug("%s: %s", self._info.client, event.error)
+        if isinstance(self._cycle, WebSocketCycle):
+            self._cycle.heard(event)
+
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle | WebSocketCycle:
+        engine, info = self._http, self._info
         request_id = self._service.next_request_id()
-        scope = http_scope(request, self._info, request_id, engine.takes_trailers)
+        if request.upgrade is not None:
+            try:
+                handshake = self._service.handshakes(request)
+            except RemoteProtocolError as error:
+                self._fault = error.with_traceback(None)
+            else:
+                if handshake is not None:
+                    scope = websocket_scope(request, info, request_id, handshake.subprotocols)
+                    return WebSocketCycle(scope, request, handshake, engine, self, now, request_id)
+        scope = http_scope(request, info, request_id, engine.takes_trailers)
         return HttpCycle(scope, request, engine, self, now, request_id)
 
-    def _start(self, cycle: HttpCycle) -> None:
+    def _start(self, cycle: HttpCycle | WebSocketCycle) -> None:
         """Run the application. What was read behind the head may have failed the request already."""
         service = self._service
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            error_log.debug("%s: %s", self._info.client, fault)
+            extra = NEWER_VERSION if fault.status == 426 else b""
+            self._refuse(cycle, fault.status, fault.reason, extra)
+            return
         if service.concurrency is not None and service.full:
-            if self._cycle is cycle:
-                self._refuse(cycle)
+            self._refuse(cycle, 503, "Service Unavailable", b"retry-after: 1\r\n")
             return
         service.cycles.add(cycle)
         task = service.loop.create_task(
@@ -304,11 +239,13 @@ class AsyncioConnection(asyncio.Protocol):
         if not task.done():
             cycle.task = task
 
-    def _refuse(self, cycle: HttpCycle) -> None:
-        """More requests than `--limit-concurrency` are in progress."""
+    def _refuse(self, cycle: HttpCycle | WebSocketCycle, status: int, text: str, extra: bytes) -> None:
+        """A request that the application is not asked for: a faulty handshake, or one too many."""
+        if self._cycle is not cycle:
+            return  # it has failed already, and that was answered
         self._cycle = None
-        cycle.status = 503
-        self._engine.answer(cycle.request.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
+        cycle.status = status
+        self._http.answer(cycle.request.stream, status, text, extra)
         self.flush()
         self._log(cycle, aborted=False)
         self._advance_due = True
@@ -329,30 +266,36 @@ class AsyncioConnection(asyncio.Protocol):
         cycle = self._cycle
         if cycle is not None:
             self._cycle = None
-            self._log(cycle, aborted=True)
             cycle.disconnected(lost=True)
+            self._log(cycle, aborted=True)
 
-    def _log(self, cycle: HttpCycle, aborted: bool) -> None:
-        self._service.log_request(cycle, self._info.client, self._engine.content_sent, aborted)
+    def _log(self, cycle: Cycle, aborted: bool) -> None:
+        client = self._info.client
+        if isinstance(cycle, WebSocketCycle) and cycle.websocket is not None:
+            self._service.log_websocket(cycle, client)
+        else:
+            self._service.log_request(cycle, client, self._http.content_sent, aborted)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Go on as far as possible; make the transport what engine and cycle say; tell the clock what is due
         sooner.
         """
-        engine = self._engine
         if self._advance_due:
             self._settling = True
-            while self._advance_due and (self.writable or engine.closing):
+            while self._advance_due and (self.writable or self._http.closing):
                 self._advance_due = False  # not before: the peer shall first read what it has asked for
                 now = monotonic()
-                events = engine.advance(now)
+                events = self._http.advance(now)
                 if events:
                     self._dispatch(events, now)
             self._settling = False
+        engine = self._engine  # now: an eager task may have opened a WebSocket just above
         cycle = self._cycle
         full = cycle is not None and cycle.buffered > self._service.limits.body_buffer
         if self._paused is (engine.wants_read and not full):
             self._switch_reading()
+        if self._websocket is not None and self.writable:
+            self.flush()  # pings are answered, unless the peer takes nothing
         if engine.half_closed or engine.closing:
             self._wind_up()
         if engine.deadline < self.armed and not self._lost:
@@ -365,7 +308,8 @@ class AsyncioConnection(asyncio.Protocol):
             switch = transport.pause_reading if self._paused else transport.resume_reading
             # outside of the application's context: a callback made here must not keep a request's variables
             self._service.context.run(switch)
-        self._engine.body_paused(self._paused, monotonic())
+        if self._websocket is None:
+            self._http.body_paused(self._paused, monotonic())
 
     def _wind_up(self) -> None:
         """Last words, then FIN and a lingering close, or the close itself."""
@@ -384,13 +328,3 @@ class AsyncioConnection(asyncio.Protocol):
         elif not self._fin_sent:
             self._fin_sent = True
             transport.write_eof()
-
-    def _watch_writing(self, now: float) -> None:
-        """The peer must take something within `Limits.write_timeout`, again and again."""
-        self._unsent = self._transport.get_write_buffer_size()
-        if not self._unsent and not self._file_waits:
-            self._write_deadline = NEVER
-            return
-        self._write_deadline = now + self._service.limits.write_timeout
-        if self._write_deadline < self.armed:
-            self._service.clock.arm(self, self._write_deadline)

@@ -13,14 +13,20 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Protocol
 
-from ..asgi.http_cycle import App, HttpCycle
-from ..engine import HttpEngine
+from ..asgi.http_cycle import App
+from ..asgi.websocket_cycle import LOST, WebSocketCycle
+from ..engine import HttpEngine, WebSocketHandshake
+from ..events import RequestReceived
 from ..limits import Limits
-from ..logs import AccessLog, AccessRecord, escape
+from ..logs import AccessLog, AccessRecord, WebSocketTraffic, escape
 from .clock import Clock
 
 EngineFactory = Callable[[float], HttpEngine]
 """Makes the engine of a connection accepted at `now`."""
+
+HandshakeReader = Callable[[RequestReceived], WebSocketHandshake | None]
+"""Gives the handshake that a request is, or ``None`` if it asks for no WebSocket. Raises
+`RemoteProtocolError` with the status that answers a faulty one."""
 
 error_log = logging.getLogger("servery.error")
 
@@ -40,8 +46,45 @@ class Connection(Protocol):
         """Reset the connection."""
         ...
 
+
+class Corked(Protocol):
+    """What has kept back output."""
+
     def end_of_turn(self) -> None:
         """Write what was kept back for the rest of a turn of the loop."""
+        ...
+
+
+class Cycle(Protocol):
+    """What a connection, the logs and the stop know of an application call, whatever it serves."""
+
+    request: RequestReceived
+    request_id: str
+    started: float
+    status: int
+    buffered: int
+    task: Any
+
+    @property
+    def answered(self) -> bool:
+        """Whether the application is done with the connection."""
+        ...
+
+    @property
+    def told(self) -> bool:
+        """Whether the application has been told that the peer left, before it was done."""
+        ...
+
+    def disconnected(self, lost: bool) -> None:
+        """The peer left; `lost` when nothing can be sent any more."""
+        ...
+
+    def wake(self) -> None:
+        """Let what waits look again."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until `wake`."""
         ...
 
 
@@ -59,6 +102,7 @@ class Service:
             "connections",
             "context",
             "cycles",
+            "handshakes",
         ),
         *("idle", "limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
     )
@@ -69,6 +113,7 @@ class Service:
         app: App,
         limits: Limits,
         make_engine: EngineFactory,
+        handshakes: HandshakeReader,
         loop: asyncio.AbstractEventLoop,
         context: Context,
         access: AccessLog,
@@ -80,6 +125,7 @@ class Service:
         self.app = app
         self.limits = limits
         self.make_engine = make_engine
+        self.handshakes = handshakes
         self.loop = loop
         self.context = context
         self.access = access if access.enabled else None
@@ -89,15 +135,15 @@ class Service:
         self.runs = runs
         self.clock = Clock(loop, context)
         self.connections: set[Connection] = set()
-        self.cycles: set[HttpCycle] = set()
+        self.cycles: set[Cycle] = set()
         self.idle = asyncio.Event()
         self.idle.set()
         self.request_count = 0
-        self._corked: list[Connection] = []
+        self._corked: list[Corked] = []
         self.stopping = False
         self.id_prefix = os.urandom(6).hex()
 
-    def flush_later(self, connection: Connection) -> None:
+    def flush_later(self, connection: Corked) -> None:
         """Call `end_of_turn` of `connection` before the loop waits: one callback serves all connections."""
         if not self._corked:
             self.loop.call_soon(self._end_turn, context=self.context)
@@ -123,13 +169,13 @@ class Service:
         self.connections.discard(connection)
         self._check_idle()
 
-    def finished(self, cycle: HttpCycle) -> None:
+    def finished(self, cycle: Cycle) -> None:
         """An application call has ended."""
         self.cycles.discard(cycle)
         if not self.connections:
             self._check_idle()
 
-    def app_failed(self, cycle: HttpCycle, error: Exception) -> None:
+    def app_failed(self, cycle: Cycle, error: Exception) -> None:
         """The application raised `error`, or returned too early: the operator gets it, once, with
         traceback.
         """
@@ -156,48 +202,49 @@ class Service:
         if not self.connections and not self.cycles:
             self.idle.set()
 
-    def log_request(self, cycle: HttpCycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> None:
+    def log_request(self, cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> None:
         """One access line for a request: a connection calls it when it lets go of the cycle, only then."""
         if self.access is not None:
-            request = cycle.request
-            line = (request.method, request.target, request.version)
-            self._log(
-                client, line, cycle.status, sent, cycle.request_id, cycle.started, request.headers, aborted
+            self.access.log(self._record(cycle, client, sent, aborted))
+
+    def log_websocket(self, cycle: WebSocketCycle, client: tuple[str, int] | None) -> None:
+        """One access line for a WebSocket, when its connection has ended."""
+        if self.access is not None:
+            websocket = cycle.websocket
+            assert websocket is not None
+            record = self._record(cycle, client, websocket.octets_sent, cycle.close_code == LOST)
+            record.scheme = "ws"
+            record.websocket = WebSocketTraffic(
+                close_code=cycle.close_code,
+                messages_received=websocket.messages_received,
+                bytes_received=websocket.octets_received,
+                messages_sent=websocket.messages_sent,
+                bytes_sent=websocket.octets_sent,
             )
+            self.access.log(record)
 
     def log_refusal(
         self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int
     ) -> None:
         """One access line for octets that were no request."""
         if self.access is not None:
-            self._log(client, line or (b"-", b"-", b"-"), status, 0, None, time.monotonic(), [], False)
+            method, target, version = line or (b"-", b"-", b"-")
+            self.access.log(AccessRecord(client, method, target, version, status, 0, 0.0, time.time(), []))
 
-    def _log(
-        self,
-        client: tuple[str, int] | None,
-        line: tuple[bytes, bytes, bytes],
-        status: int,
-        sent: int,
-        request_id: str | None,
-        started: float,
-        headers: list[tuple[bytes, bytes]],
-        aborted: bool,
-    ) -> None:
-        assert self.access is not None
-        duration = time.monotonic() - started
-        self.access.log(
-            AccessRecord(
-                client=client,
-                method=line[0],
-                target=line[1],
-                version=line[2],
-                status=status,
-                body_bytes_sent=sent,
-                duration=duration,
-                request_id=request_id,
-                headers=headers,
-                started_at=time.time() - duration,
-                aborted=aborted,
-                scheme="http",
-            )
+    @staticmethod
+    def _record(cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> AccessRecord:
+        request = cycle.request
+        duration = time.monotonic() - cycle.started
+        return AccessRecord(
+            client=client,
+            method=request.method,
+            target=request.target,
+            version=request.version,
+            status=cycle.status,
+            body_bytes_sent=sent,
+            duration=duration,
+            started_at=time.time() - duration,
+            headers=request.headers,
+            request_id=cycle.request_id,
+            aborted=aborted,
         )

@@ -206,6 +206,17 @@ def _keep(table: dict[Any, Any], key: Any, line: Any) -> None:
         table[key] = line
 
 
+def switching_head(own: bytes, headers: RawHeaders, stamp: Stamp) -> bytes:
+    """The head of a 101 response: `own` is whole field lines of the new protocol, `headers` the
+    application's.
+
+    Raises `LocalProtocolError` for what must not go on the wire. Framing fields are left out: it has no
+    content.
+    """
+    block, _, _, flags = encode_fields(headers)
+    return b"".join((STATUS_LINES[101], own, block, stamp(flags & 3), b"\r\n"))
+
+
 def chunk_head(size: int) -> bytes:
     """The line before `size` octets of chunk data (RFC 9112 section 7.1)."""
     return b"%x\r\n" % size

@@ -16,7 +16,7 @@ from __future__ import annotations
 from .access import AccessLog
 from .escaping import escape
 from .handlers import AccessFormatter, ErrorFormatter, LogHandler
-from .record import AccessRecord
+from .record import AccessRecord, WebSocketTraffic
 from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ErrorFormatter",
     "LogHandler",
     "LogSettings",
+    "WebSocketTraffic",
     "configure",
     "escape",
 ]

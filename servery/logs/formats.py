@@ -21,13 +21,20 @@ def _encoder() -> Callable[[Any], str]:
 def text_line(record: AccessRecord) -> str:
     """The common log format, then the duration in seconds and the request id, then ``aborted`` if it was.
 
-    ``127.0.0.1:52100 - - [30/Nov/2026:11:22:33 +0000] "GET /x?y HTTP/1.1" 200 1024 0.001532 -``
+    ``127.0.0.1:52100 - - [30/Nov/2026:11:22:33 +0000] "GET /x?y HTTP/1.1" 200 1024 0.001532 -``; a WebSocket
+    adds its close code, and messages and octets both ways: ``closed 1000 in 3/120 out 5/99``
     """
     line = (
         f"{peer(record)} - - [{clf_time(record.started_at)}]"
         f' "{request_line(record)}" {record.status:03d} {record.body_bytes_sent}'
         f" {record.duration:.6f} {request_id(record)}"
     )
+    traffic = record.websocket
+    if traffic is not None:
+        line += (
+            f" closed {traffic.close_code} in {traffic.messages_received}/{traffic.bytes_received}"
+            f" out {traffic.messages_sent}/{traffic.bytes_sent}"
+        )
     return line + " aborted" if record.aborted else line
 
 
@@ -38,6 +45,7 @@ def json_line(record: AccessRecord) -> str:
     seconds, `bytes` is content octets, `status` 0 means that the peer got no answer.
     """
     host, port = record.client or (None, None)
+    traffic = record.websocket
     values: dict[str, Any] = {
         "time": iso_time(record.started_at),
         "client": _valid(host),
@@ -53,6 +61,10 @@ def json_line(record: AccessRecord) -> str:
         "request_id": _valid(record.request_id),
         "referer": _latin(field(record.headers, b"referer")),
         "user_agent": _latin(field(record.headers, b"user-agent")),
+        "close_code": traffic.close_code if traffic else None,
+        "messages_received": traffic.messages_received if traffic else None,
+        "bytes_received": traffic.bytes_received if traffic else None,
+        "messages_sent": traffic.messages_sent if traffic else None,
     }
     return _encoder()(values).replace("\x7f", "\\u007f")  # JSON allows a bare DEL, terminals do not like it
 

@@ -8,6 +8,22 @@ from ..events import Headers
 
 
 @dataclass(slots=True)
+class WebSocketTraffic:
+    """What a WebSocket has carried, both ways: whole messages, and octets of their content before
+    compression.
+
+    `close_code` is what the application was told: the peer's code, or ours where we closed; 1006 if the
+    connection was lost.
+    """
+
+    close_code: int
+    messages_received: int
+    bytes_received: int
+    messages_sent: int
+    bytes_sent: int
+
+
+@dataclass(slots=True)
 class AccessRecord:
     """One request that was answered, refused or lost.
 
@@ -15,7 +31,8 @@ class AccessRecord:
     understood. `client` is (host, port), or ``None`` on a Unix socket. `status` is what the peer saw; 0 when
     it got nothing. `body_bytes_sent` counts content octets without framing. `duration` is monotonic seconds,
     `started_at` is wall-clock seconds since the epoch. `headers` are the request's, with lower-cased names.
-    `aborted` says that the connection was lost or the response was cut short.
+    `aborted` says that the connection was lost or the response was cut short. `websocket` is set if a
+    WebSocket was opened; the line is then written at its end.
     """
 
     client: tuple[str, int] | None
@@ -31,6 +48,7 @@ class AccessRecord:
     aborted: bool = False
     scheme: str = "http"
     response_headers: Headers | None = None
+    websocket: WebSocketTraffic | None = None
 
 
 def field(headers: Headers | None, name: bytes) -> bytes | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import fields
 
 from ..errors import ConfigError
 from .escaping import escape, escape_word
 from .formats import request_id, request_line
-from .record import AccessRecord, field
+from .record import AccessRecord, WebSocketTraffic, field
 from .stamps import clf_time
 
 Line = Callable[[AccessRecord], str]
@@ -52,11 +53,12 @@ ATOMS: dict[str, Line] = {
 """Atom to text. %D is microseconds, %M milliseconds, %T whole seconds, %L seconds with a fraction; for no
 content %b is ``-`` and %B is 0; %q starts with its question mark; %x is ``X`` for an aborted request."""
 
+TRAFFIC = tuple(field.name for field in fields(WebSocketTraffic))
+"""What ``%{NAME}w`` may name: ``-`` for a request that opened no WebSocket."""
+
 _USE = (
-    "use "
-    + " ".join(f"%{atom}" for atom in ATOMS)
-    + " %{NAME}i (request field) %{NAME}o (response field) and"
-    " %% for a percent sign"
+    "use " + " ".join(f"%{atom}" for atom in ATOMS) + " %{NAME}i (request field) %{NAME}o (response field)"
+    f" %{{NAME}}w (of a WebSocket: {', '.join(TRAFFIC)}) and %% for a percent sign"
 )
 
 
@@ -92,6 +94,8 @@ def _getter(match: re.Match[str]) -> Line:
         return ATOMS[atom]
     if kind in ("i", "o") and match["name"]:
         return _field_getter(match["name"].lower().encode("utf-8"), kind)
+    if kind == "w" and match["name"] in TRAFFIC:
+        return _traffic_getter(match["name"])
     hint = "; gunicorn's %(h)s is %h here" if atom == "(" else ""
     raise ConfigError(f'access log format: unknown atom "{escape(match[0])}"; {_USE}{hint}')
 
@@ -100,6 +104,10 @@ def _field_getter(name: bytes, kind: str) -> Line:
     if kind == "i":
         return lambda record: _text(field(record.headers, name))
     return lambda record: _text(field(record.response_headers, name))
+
+
+def _traffic_getter(name: str) -> Line:
+    return lambda record: "-" if record.websocket is None else str(getattr(record.websocket, name))
 
 
 def _text(value: bytes | None) -> str:

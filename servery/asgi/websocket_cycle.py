@@ -1,0 +1,323 @@
+"""One WebSocket as ASGI sees it: https://asgi.readthedocs.io/en/latest/specs/www.html, WebSocket spec version
+2.5.
+
+Knows messages and their order; knows no socket, no event loop and no frames. It answers the handshake through
+the HTTP engine, or has its port open the WebSocket, and goes on with the engine of that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Coroutine
+from enum import Enum
+from typing import Any
+
+from ..engine import HttpEngine, Message, Scope, Wakeup, WebSocketEngine, WebSocketHandshake, WebSocketPort
+from ..errors import ClientDisconnected, LocalProtocolError
+from ..events import Event, MessageReceived, PongReceived, RequestReceived, WebSocketClosed, WebSocketFailed
+from .calls import begun, entered
+from .http_cycle import App
+from .messages import as_bytes, is_disconnect, required
+
+NORMAL, INTERNAL_ERROR, LOST = 1000, 1011, 1006
+"""Close codes (RFC 6455 section 7.4.1): for a call that returned, for one that raised, and for no close
+frame."""
+
+
+class Phase(Enum):
+    """How far the application is with the connection."""
+
+    CONNECTING = "not answered yet"
+    DENYING = "being denied"
+    OPEN = "open"
+    ENDED = "closed by the application, or denied"
+
+
+CONNECTING, DENYING, OPEN, ENDED = Phase
+
+
+class WebSocketCycle:
+    """The life of one WebSocket. The driver feeds it; the application calls `receive` and `send`.
+
+    `request`, `request_id` and `started` (monotonic seconds) are kept for the log, `status` is that of the
+    answer to the handshake. `task` is set by the driver that runs `run`. `websocket` is ``None`` until it is
+    accepted.
+    """
+
+    __slots__ = (
+        *("_asked", "_connected", "_gone", "_handshake", "_lost", "_messages", "_phase", "_told", "_wakeup"),
+        *("buffered", "close_code", "close_reason", "engine", "port", "request", "request_id", "scope"),
+        *("started", "status", "stream", "task", "websocket"),
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        request: RequestReceived,
+        handshake: WebSocketHandshake,
+        engine: HttpEngine,
+        port: WebSocketPort,
+        now: float,
+        request_id: str,
+    ) -> None:
+        self.scope = scope
+        self.request = request
+        self.request_id = request_id
+        self.started = now
+        self.status = 0
+        self.task: Any = None
+        self.buffered = 0  # of a request body; the engine counts messages
+        self.engine = engine
+        self.port = port
+        self.stream = request.stream
+        self.websocket: WebSocketEngine | None = None
+        self.close_code = 0
+        self.close_reason = ""
+        self._handshake = handshake
+        self._phase = CONNECTING
+        self._connected = False  # receive() has told websocket.connect
+        self._messages: deque[Event] = deque()
+        self._asked = 0  # pings of the application's that are not answered
+        self._gone = False  # receive() tells websocket.disconnect once there is nothing else to tell
+        self._lost = False  # send() raises
+        self._told = False  # websocket.disconnect was received, and it was not the application that closed
+        self._wakeup: Wakeup | None = None
+
+    # --- from the driver -----------------------------------------------------------------------------
+
+    def heard(self, event: Event) -> None:
+        """An event of the WebSocket's engine."""
+        if type(event) is MessageReceived:
+            self._messages.append(event)
+        elif type(event) is PongReceived:
+            if event.asked:
+                self._messages.append(event)
+        elif type(event) is WebSocketClosed:
+            self._end(event.code, event.reason)
+        elif type(event) is WebSocketFailed:
+            self._end(event.error.status, event.error.reason)
+        self.wake()
+
+    def disconnected(self, lost: bool) -> None:
+        """The peer left, or should be thought of so.
+
+        `lost` when nothing can be sent any more. Otherwise the handshake can still be denied, but not
+        accepted; an open WebSocket knows no half-close, and its engine tells what is to be told.
+        """
+        if lost:
+            self._end(LOST, "")
+        elif self.websocket is None and not self._gone:
+            self._gone = True
+            self.close_code = LOST
+        self.wake()
+
+    def _end(self, code: int, reason: str) -> None:
+        self._lost = True
+        if not self._gone:
+            self._gone = True
+            self.close_code, self.close_reason = code, reason
+
+    def wake(self) -> None:
+        """Let what waits look again: the connection is writable, or something arrived."""
+        if self._wakeup is not None:
+            self._wakeup.set()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the application is done with the connection."""
+        return self._phase is ENDED
+
+    @property
+    def told(self) -> bool:
+        """Whether the application has received ``websocket.disconnect`` before it closed by itself."""
+        return self._told
+
+    def begin(self, app: App) -> Coroutine[Any, Any, None]:
+        """`run`, for a task."""
+        return begun(self.run(app))
+
+    async def run(self, app: App) -> None:
+        """Call the application and see its connection to an end. Never raises `Exception`."""
+        port = self.port
+        try:
+            await entered()
+            await app(self.scope, self.receive, self.send)
+        except Exception as error:
+            if not (self._gone and is_disconnect(error)):
+                port.app_failed(self, error)
+            self._give_up(500, INTERNAL_ERROR)
+        except BaseException:
+            self._give_up(500, INTERNAL_ERROR)
+            raise
+        else:
+            if self.websocket is None and self._phase is not ENDED and not self._gone:
+                port.app_failed(
+                    self, LocalProtocolError("the application returned before it answered the handshake")
+                )
+            self._give_up(403, NORMAL)
+        finally:
+            port.finished(self)
+
+    # --- from the application ------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """ASGI ``receive``: ``websocket.connect``, messages, then ``websocket.disconnect``."""
+        if not self._connected:
+            self._connected = True
+            return {"type": "websocket.connect"}
+        while True:
+            if self._messages and self._phase is OPEN:
+                return self._take()
+            if self._gone:
+                self._told = self._told or self._phase is not ENDED
+                return {
+                    "type": "websocket.disconnect",
+                    "code": self.close_code,
+                    "reason": self.close_reason,
+                }
+            if self._phase is ENDED and self.websocket is None:  # denied: there never was a WebSocket
+                return {"type": "websocket.disconnect", "code": LOST, "reason": ""}
+            await self.wait()
+
+    def _take(self) -> Message:
+        event = self._messages.popleft()
+        if type(event) is PongReceived:
+            return {"type": "servery.websocket.pong", "round_trip": event.round_trip}
+        assert type(event) is MessageReceived
+        assert self.websocket is not None
+        data = event.data
+        port = self.port
+        self.websocket.taken(len(data), port.now())
+        port.consumed()
+        return {"type": "websocket.receive", "text" if type(data) is str else "bytes": data}
+
+    async def send(self, message: Message) -> None:
+        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a
+        mistake.
+        """
+        try:
+            kind = message["type"]
+        except (TypeError, KeyError):
+            raise LocalProtocolError(
+                f"an ASGI message is a dict with a 'type', not {message!r:.100}"
+            ) from None
+        if self._phase is ENDED:
+            raise LocalProtocolError(f"{kind!r} was sent after the connection was closed or denied")
+        if self._lost:
+            raise ClientDisconnected("the client has closed the connection")
+        if self._phase is OPEN:
+            await self._send_open(kind, message)
+        elif self._phase is CONNECTING and kind == "websocket.accept":
+            self._accept(message)
+        elif self._phase is CONNECTING and kind == "websocket.close":
+            self._deny(403)
+        elif self._phase is CONNECTING and kind == "websocket.http.response.start":
+            self._start_denial(message)
+        elif self._phase is DENYING and kind == "websocket.http.response.body":
+            await self._send_denial(message)
+        else:
+            raise LocalProtocolError(f"{kind!r} is not allowed while the handshake is {self._phase.value}")
+
+    async def _send_open(self, kind: str, message: Message) -> None:
+        websocket, port = self.websocket, self.port
+        assert websocket is not None
+        if kind == "websocket.send":
+            text, data = message.get("text"), message.get("bytes")
+            if (text is None) is (data is None):
+                raise LocalProtocolError("'websocket.send' needs either 'text' or 'bytes'")
+            if data is not None:
+                size = websocket.send_bytes(data if type(data) is bytes else as_bytes(data))
+            elif isinstance(text, str):
+                size = websocket.send_text(text)
+            else:
+                raise LocalProtocolError(f"'text' of 'websocket.send' must be str, not {type(text).__name__}")
+            port.flush_soon(size)
+            if not port.writable:
+                await self._drained()
+        elif kind == "websocket.close":
+            code, reason = message.get("code"), message.get("reason")
+            websocket.close(NORMAL if code is None else code, reason or "", port.now())
+            self._phase = ENDED
+            port.settle()
+        elif kind == "servery.websocket.ping":
+            websocket.ping(port.now())
+            port.flush()
+        else:
+            raise LocalProtocolError(f"{kind!r} is not allowed while the WebSocket is open")
+
+    def _accept(self, message: Message) -> None:
+        if self._gone:
+            raise ClientDisconnected("the client has finished sending: there is nobody to talk to")
+        subprotocol, headers = message.get("subprotocol"), message.get("headers") or ()
+        self.port.open_websocket(self, self._handshake, subprotocol, headers)
+
+    def opened(self, websocket: WebSocketEngine) -> None:
+        """The port has opened the WebSocket; its first events come after this."""
+        self.websocket = websocket
+        self.status = 101
+        self._phase = OPEN
+
+    # --- denial --------------------------------------------------------------------------------------
+
+    def _deny(self, status: int) -> None:
+        """Answer the handshake with a response without content (ASGI: 403 for a close)."""
+        self.engine.start_response(self.stream, status, (), False)
+        self.status = status
+        self.engine.send_body(self.stream, b"", False)
+        self._complete()
+
+    def _start_denial(self, message: Message) -> None:
+        status = required(message, "status")
+        self.engine.start_response(self.stream, status, message.get("headers", ()), False)
+        self.status = status
+        self._phase = DENYING
+
+    async def _send_denial(self, message: Message) -> None:
+        body = message.get("body", b"")
+        more = bool(message.get("more_body", False))
+        body = body if type(body) is bytes else as_bytes(body)
+        port = self.port
+        if self.engine.send_body(self.stream, body, more):
+            self._complete()
+            return
+        port.flush_soon(len(body))
+        await self._drained()
+
+    async def _drained(self) -> None:
+        while not self.port.writable and not self._lost:
+            await self.wait()
+        if self._lost:
+            raise ClientDisconnected("the client has closed the connection")
+
+    def _complete(self) -> None:
+        self._phase = ENDED
+        self.port.flush()
+        self.wake()
+        self.port.response_complete(self)
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    def _give_up(self, status: int, code: int) -> None:
+        """The call has ended, in whatever phase: `status` answers a handshake, `code` closes a WebSocket."""
+        phase, self._phase = self._phase, ENDED
+        self.wake()
+        if phase is ENDED or self._lost:
+            return
+        if self.websocket is not None:
+            self.websocket.close(code, "", self.port.now())
+            self.port.settle()
+        elif self._told:
+            self.engine.abandon(self.stream)
+            self._complete()
+        elif status == 403 and phase is CONNECTING:
+            self._deny(403)
+        else:
+            self.status = self.engine.fail_response(self.stream)
+            self._complete()
+
+    async def wait(self) -> None:
+        """Wait until `wake`."""
+        wakeup = self._wakeup
+        if wakeup is None:
+            wakeup = self._wakeup = self.port.wakeup()
+        await wakeup.wait()
