@@ -341,3 +341,20 @@ def test_parts_leave_together_at_the_latest_when_they_are_much(serve):
                 b"190\r\n%b\r\n" % (b"%04d" % number * 100) for number in range(1000)
             )
     assert server.errors.lines(30) == []
+
+
+@pytest.mark.parametrize("size", (1, 20_000, 1_000_000))
+@pytest.mark.parametrize("fields", ([], [b"content-length"]), ids=("chunks", "length"))
+def test_an_end_without_content(serve, size, fields):
+    """The connection is closed after it: an empty part at the end must not wait to be written."""
+
+    async def app(scope, receive, send):
+        await start(send, 200, [(name, b"%d" % size) for name in fields])
+        await body(send, b"", True)
+        await body(send, b"x" * size, True)
+        await body(send, b"", True)
+        await body(send)
+
+    with serve(app) as server:
+        received = server.raw(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"")
+    assert received.count(b"x") == size

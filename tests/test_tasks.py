@@ -21,7 +21,7 @@ import weakref
 import pytest
 from harness import WAIT, eventually, read_response, statuses
 from process import ServerProcess
-from sample_apps import body, lifespan, respond, start
+from sample_apps import body, lifespan, read_body, respond, start
 
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST /%b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
@@ -1035,6 +1035,56 @@ def test_asynchronous_generators_are_finished_by_the_loop(serve):
         ended.clear()
 
     everywhere(serve, check)
+
+
+def run_inside(loop, future):
+    """What nest_asyncio does, for code that is not asynchronous and calls some that is."""
+    task = asyncio.current_task()
+    asyncio.tasks._leave_task(loop, task)
+    try:
+        while not future.done():
+            loop._run_once()
+    finally:
+        asyncio.tasks._enter_task(loop, task)
+
+
+@pytest.mark.parametrize("step", ("first", "later"))
+def test_an_application_that_runs_the_loop_is_answered_by_others_meanwhile(serve, step):
+    """Another connection, and its own, go on from inside of a call that does not suspend."""
+    futures = []
+
+    async def app(scope, receive, send):
+        loop = asyncio.get_running_loop()
+        if scope["path"] == "/other":
+            assert VARIABLE.get() is None
+            await nothing()
+            futures[0].set_result("other")
+        else:
+            VARIABLE.set("mine")
+            if step == "later":
+                await nothing()
+            task = asyncio.current_task()
+            content = asyncio.ensure_future(read_body(receive))
+            futures.append(loop.create_future())
+            run_inside(loop, futures[0])
+            run_inside(loop, content)
+            assert futures.pop().result() == "other"
+            assert content.result() == b"hello"
+            assert asyncio.current_task() is task
+            assert VARIABLE.get() == "mine"
+            await nothing()
+        await respond(send)
+
+    with serve(app, loop="asyncio") as server, server.connect() as one, server.connect() as two:
+        for _ in range(3):
+            one.sendall(POST % b"" + b"he")
+            eventually(lambda: futures)
+            one.sendall(b"ll")
+            two.sendall(GET % b"other")
+            assert read_response(two)[1] == b"ok"
+            one.sendall(b"o")
+            assert read_response(one)[1] == b"ok"
+    assert server.errors.lines(30) == []
 
 
 def test_an_application_sends_for_another_request(serve):
