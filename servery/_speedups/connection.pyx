@@ -18,7 +18,7 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
-from .engine cimport Http1Engine, KeptStamp, Request
+from .engine cimport Http1Engine, Request
 from .reactor cimport Reactor, Transport
 
 import asyncio
@@ -65,10 +65,6 @@ cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
 cdef str _PATH = "http.response.pathsend"
 cdef str _CALL_SOON = "call_soon"
-
-
-class _Over(Exception):
-    """The application's call has returned. Internal."""
 
 
 # --- what the connections of a worker share, and scopes --------------------------------------------------
