@@ -193,9 +193,7 @@ def test_tasks_that_start_at_once_serve_as_well(way):
         task.started_at_once = True
         return task
 
-    def eager(
-        loop, coroutine, *, eager_start=None, **options
-    ):  # uvloop says it, which early 3.13 does not take
+    def eager(loop, coroutine, *, eager_start=None, **options):  # uvloop says it; 3.13.0 has no ear
         return asyncio.eager_task_factory(loop, coroutine, **options)
 
     factory = eager if hasattr(asyncio, "eager_task_factory") else stepping

@@ -324,3 +324,28 @@ def test_a_client_that_connects_and_resets_at_once_is_no_trouble(serve):
             sock.sendall(GET)
             assert read_response(sock)[1] == b"ok"
     assert server.errors.lines(20) == []
+
+
+def test_a_reset_that_the_loop_has_not_seen_yet_is_no_error_of_the_application(serve):
+    """Nothing is left to write but FIN, and there is nobody to take it."""
+    gone = threading.Event()
+    ended = threading.Event()
+
+    async def app(scope, receive, send):
+        await start(send, 200, [(b"content-length", b"2"), (b"connection", b"close")])
+        await body(send, b"ok", True)
+        await asyncio.sleep(0)
+        assert gone.wait(WAIT)  # the loop stands still
+        try:
+            await body(send)
+        finally:
+            ended.set()
+
+    with serve(app) as server:
+        sock = server.connect()
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_response(sock)[1] == b"ok"
+        reset(sock)
+        gone.set()
+        assert ended.wait(WAIT)
+    assert server.errors.lines(30) == []

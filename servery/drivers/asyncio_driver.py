@@ -327,4 +327,7 @@ class AsyncioConnection(WritingHalf):
                 self._watch_writing(monotonic())
         elif not self._fin_sent:
             self._fin_sent = True
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset the connection, which the loop does not know yet
+                self.abort()
