@@ -111,6 +111,9 @@ class WritingHalf(asyncio.Protocol):
             transport.write(out[0])
         else:
             transport.writelines(out)
+            high = self._service.limits.write_buffer
+            if self.writable and transport.get_write_buffer_size() > high:
+                set_water_marks(transport, high)  # asyncio's own, from 3.12 on, have not paused us: now they do
 
     def open_file(self, file: Any, offset: int | None, count: int | None) -> FileToSend:
         """Open a path, or take an open file or descriptor."""
