@@ -32,6 +32,9 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do \
 BIN := .venv/bin
 ARGS ?=
 
+# The tests run in as many processes as there are processors. One with nothing left to do takes over from another.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
 COMPLETE := servery/http1/*,servery/websocket/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py
 
@@ -56,7 +59,7 @@ serve: .venv/.checkout
 test: .venv/.test chromium
 ifeq ($(strip $(ARGS)),)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --skip-covered
 	@echo "These files must be complete:"
 	$(BIN)/coverage report --show-missing --fail-under=100 --include='$(COMPLETE)'

@@ -34,6 +34,7 @@ DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
     "wraparound": False,
+    "auto_pickle": False,  # coroutines, above all, cannot be copied
     # freethreading_compatible is not declared. It only promises that the module needs no GIL, and nothing has
     # proven that yet: the tables of lines and names that the module keeps are shared by all threads.
 }

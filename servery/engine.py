@@ -161,8 +161,8 @@ class WebSocketEngine(Engine, Protocol):
         ...
 
     def unsent(self, now: float) -> None:
-        """The peer is slow to take what was queued for it: no answer to a ping or a close frame can be expected
-        yet.
+        """The peer is slow to take what was queued for it: no answer to a ping or a close frame can be
+        expected yet.
         """
         ...
 

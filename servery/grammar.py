@@ -1,7 +1,8 @@
 """The byte grammar of HTTP: RFC 9110 section 5, RFC 9112, RFC 3986, as compiled patterns over bytes.
 
-Knows octets and nothing else: no limits, no state, no connection. Repetitions are possessive, so that no
-input makes a pattern backtrack: matching is linear. Patterns are meant for ``fullmatch``.
+Knows octets and nothing else: no limits, no state, no connection. Repetitions of octets are possessive, and
+what is left to backtrack over fails at once: matching is linear. Repetitions of groups are not possessive:
+Python before 3.11.5 then matches what it must not (``1;`` as a chunk line). Patterns are for ``fullmatch``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ REQUEST_LINE = re.compile(rb"([%b]++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-
 ``#``: browsers send characters outside RFC 3986 such as ``|`` and ``{``, never a fragment."""
 
 ORIGIN_LINE = re.compile(
-    rb"([%b]++) ((/[\x21\x22\x24-\x3e\x40-\x7e]*+)(?:\?([\x21\x22\x24-\x7e]*+))?+) HTTP/1\.([01])\r\n" % TCHAR
+    rb"([%b]++) ((/[\x21\x22\x24-\x3e\x40-\x7e]*+)(?:\?([\x21\x22\x24-\x7e]*+))?) HTTP/1\.([01])\r\n" % TCHAR
 )
 """The request line of nearly every request, with its CRLF: method, target, path, query, minor. For ``match``;
 what does not match may still be right and is looked at with `REQUEST_LINE`."""
@@ -34,7 +35,7 @@ FIELD_LINE = re.compile(rb"([%b]++):[ \t]*+([%b]*+)" % (TCHAR, VALUE_CHAR))
 
 HOST = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]++\]|\[v[0-9A-Fa-f]++\.[A-Za-z0-9\-._~!$&'()*+,;=:]++\]"
-    rb"|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})++)(?::[0-9]{0,5}+)?"
+    rb"|(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})+)(?::[0-9]{0,5}+)?"
 )
 """uri-host [":" port] (RFC 9110 section 7.2), not empty. The comma of RFC 3986's sub-delims is left out:
 in a Host field it means two joined lines."""
@@ -45,10 +46,10 @@ AUTHORITY_FORM = re.compile(rb"(?:\[[0-9A-Fa-f:.]++\]|[^\[\]:/?@]++):[0-9]{1,5}+
 ABSOLUTE_FORM = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?]*+)([^?]*+)(?:\?(.*+))?", re.DOTALL)
 """scheme, authority, path, query (RFC 9112 section 3.2.2)."""
 
-_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*+"'
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*"'
 _BWS = rb"[ \t]*+"
 CHUNK_LINE = re.compile(
-    rb"([0-9A-Fa-f]{1,16}+)((?:%(bws)b;%(bws)b[%(t)b]++(?:%(bws)b=%(bws)b(?:[%(t)b]++|%(q)b))?+)*+)"
+    rb"([0-9A-Fa-f]{1,16}+)((?:%(bws)b;%(bws)b[%(t)b]++(?:%(bws)b=%(bws)b(?:[%(t)b]++|%(q)b))?)*)"
     % {b"bws": _BWS, b"t": TCHAR, b"q": _QUOTED}
 )
 """chunk-size [chunk-ext] (RFC 9112 section 7.1): the size in hex, 16 digits at most, and the extensions."""

@@ -90,11 +90,16 @@ def way_of_this_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """The cyclic garbage collector is off: what goes away goes by reference counts alone."""
+    """The cyclic garbage collector is off: what goes away goes by reference counts alone.
+
+    Nothing older than the test is looked at by whoever asks the collector what there is.
+    """
     gc.collect()
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from typing import Any
 
 import psutil
-from harness import Running
+from harness import Running, eventually, read_to_end
 
 CONNECTIONS = ("servery.drivers.asyncio_driver.AsyncioConnection", "servery._speedups.connection.Connection")
 
 
 def objects(*names: str) -> list[Any]:
-    """All objects of the classes that are called so, with their modules."""
-    found = []
-    for thing in gc.get_objects():
-        kind = type(thing)
-        if f"{kind.__module__}.{kind.__name__}" in names:
-            found.append(thing)
-    return found
+    """The objects of the classes with these dotted names: none, if nobody has imported their module."""
+    parts = [name.rpartition(".") for name in names]
+    kinds = {getattr(sys.modules[module], name) for module, _, name in parts if module in sys.modules}
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
 
 
 def connections(server: Running) -> int:
@@ -37,11 +35,22 @@ def holdings(server: Running) -> dict[str, int]:
     [buckets] = [clock._buckets for clock in clocks]
     return {
         "connections": connections(server),
-        "descriptors": psutil.Process().num_fds(),
         "tasks": server.call(lambda: len(asyncio.all_tasks())),
         "deadlines": server.call(lambda: sum(len(bucket) for bucket in buckets.values())),
         "watched": sum(reactor.watched for reactor in reactors),
+        "descriptors": psutil.Process().num_fds(),  # last: they are closed a turn after the rest is gone
     }
+
+
+def at_rest(server: Running) -> dict[str, int]:
+    """What a server holds that has served: some loops open, for the first connection, what they keep then."""
+    before = holdings(server)
+    with server.connect() as sock:
+        sock.sendall(b"BAD\r\n\r\n")
+        read_to_end(sock)
+    del before["descriptors"]
+    eventually(lambda: before.items() <= holdings(server).items())
+    return holdings(server)
 
 
 def memory() -> int:

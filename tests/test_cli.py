@@ -174,7 +174,8 @@ def test_a_syntax_error_shows_its_line(project):
 
 
 def test_an_interrupt_while_importing(project):
-    (project / "site_slow.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    lines = ("import signal, time", "signal.raise_signal(signal.SIGINT)", "time.sleep(9)")
+    (project / "site_slow.py").write_text("\n".join(lines))
     done = servery("--check-config", "site_slow:app")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "servery: interrupted\n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 import threading
 
 import pytest
@@ -194,7 +193,10 @@ def test_tasks_that_start_at_once_serve_as_well(way):
         task.started_at_once = True
         return task
 
-    factory = getattr(asyncio, "eager_task_factory", stepping)
-    if way.loop == "uvloop" and sys.version_info < (3, 12):
-        factory = stepping
+    def eager(
+        loop, coroutine, *, eager_start=None, **options
+    ):  # uvloop says it, which early 3.13 does not take
+        return asyncio.eager_task_factory(loop, coroutine, **options)
+
+    factory = eager if hasattr(asyncio, "eager_task_factory") else stepping
     assert len(serve_with_factory(way, factory)) == 2

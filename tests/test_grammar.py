@@ -127,3 +127,24 @@ def test_no_chunk_line(line: bytes) -> None:
 )
 def test_list_members(values: list[bytes], members: list[bytes]) -> None:
     assert grammar.list_members(values) == members
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """The `re` of Python 3.11.0 to 3.11.4 gets that wrong."""
+    patterns = [thing.pattern for thing in vars(grammar).values() if isinstance(thing, re.Pattern)]
+    without_classes = [re.sub(rb"\[(?:\\.|[^\]\\])*\]", b"x", pattern) for pattern in patterns]
+    assert len(patterns) > 5
+    assert [each for each in without_classes if re.search(rb"\)(?:[*+?]|\{[^}]*\})\+", each)] == []
+
+
+def test_matching_is_linear() -> None:
+    """What a backtracking matcher would need ages for."""
+    for line in (
+        b"1" + b";a=b" * 4000 + b"\0",
+        b"1" + b";a" * 8000 + b"=",
+        b'1;a="' + b"\\\\" * 8000,
+        b"1; " + b"a" * 16000 + b" \0",
+    ):
+        assert not grammar.CHUNK_LINE.fullmatch(line)
+    assert not grammar.HOST.fullmatch(b"a" * 16000 + b"%4")
+    assert not grammar.ORIGIN_LINE.match(b"GET /" + b"a" * 8000 + b"?" + b"b" * 8000 + b" HTTP/1.2\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     )
     | LEAVES,
     "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
+    "_speedups": frozenset({"http1", "asgi", "drivers", "addresses"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,
@@ -172,6 +174,21 @@ MODULES = modules()
 def test_module_imports_only_what_its_layer_may_know(module: str, path: Path) -> None:
     edges = edges_of(path.read_text("utf-8"), module, path.name == "__init__.py")
     assert [fault for edge in edges for fault in faults_of(edge)] == []
+
+
+def test_compiled_modules_import_only_what_their_layer_may_know() -> None:
+    """Cython's sources are not Python's: their imports of servery all stand in lines of one form."""
+    sources = {path.name: path.read_text("utf-8") for path in (PACKAGE / "_speedups").glob("*.py[xi]")}
+    assert {"engine.pyx", "reactor.pyx", "connection.pyx"} <= sources.keys()
+    found = 0
+    for name, source in sources.items():
+        imported = re.findall(
+            r"^\s*(?:from|import) (?:\.\.|servery\.)([\w.]*)(?: c?import (\w+))?", source, re.M
+        )
+        units = {module.split(".")[0] or names for module, names in imported}
+        assert units <= ALLOWED["_speedups"], name
+        found += len(imported)
+    assert found > len(sources)
 
 
 def test_only_selection_names_the_compiled_core() -> None:

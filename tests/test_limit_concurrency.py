@@ -62,6 +62,37 @@ def test_requests_over_the_limit_are_refused_and_the_connection_goes_on(serve):
     assert server.errors.lines(30) == []
 
 
+def test_a_refused_request_owes_the_rest_of_its_body(serve):
+    """What came with the head counts: the octets behind the body are the next request, and no others."""
+    app = Gate()
+    with serve(app, limit_concurrency=1) as server, server.connect() as busy, server.connect() as sock:
+        busy.sendall(GET % b"wait")
+        assert app.entered.acquire(timeout=WAIT)
+        sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+        assert read_response(sock)[0].startswith(b"HTTP/1.1 503")
+        server.call(app.open)
+        assert read_response(busy)[1] == b"0"
+        sock.sendall(b"world" + GET % b"")
+        assert read_response(sock)[0].startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_that_came_broken_is_not_refused_for_the_limit(serve):
+    """It was answered already: there is no second answer, and the first one arrives."""
+    app = Gate()
+    with serve(app, limit_concurrency=1) as server, server.connect() as busy:
+        busy.sendall(GET % b"wait")
+        assert app.entered.acquire(timeout=WAIT)
+        received = server.raw(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\ng\r\n")
+        assert received.startswith(b"HTTP/1.1 400 ")
+        assert received.count(b"HTTP/1.1") == 1
+        assert app.calls == 1
+        server.call(app.open)
+        assert read_response(busy)[1] == b"0"
+        server.access.wait(2)
+        logged = [(record.access.method, record.access.status) for record in server.access.records]
+        assert logged == [(b"POST", 400), (b"GET", 200)]
+
+
 def test_idle_connections_do_not_count(serve):
     app = Gate()
     with serve(app, limit_concurrency=1) as server:

@@ -93,7 +93,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sources(sdist: Path, tmp_path: Path) -> Path:
     """The sdist, unpacked for one build."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(tmp_path)
     [folder] = tmp_path.iterdir()
     return folder
 
@@ -173,6 +175,7 @@ def test_sdist_has_the_sources_of_the_core_and_nothing_generated(sdist: Path) ->
 # --- wheels ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(240)  # it compiles all of the core, and serves with the wheel in every way
 def test_required_core_makes_a_wheel_for_this_platform(sources: Path) -> None:
     wheel = built(sources, SERVERY_BUILD_NATIVE="require", **SOON)
     assert not wheel.name.endswith("-none-any.whl")

@@ -900,7 +900,7 @@ def test_a_peer_that_answers_stays(serve):
 
 
 def test_a_peer_that_sends_one_long_message_slowly_stays(serve):
-    with serve(Echo(), ws_ping_interval=0.2, ws_ping_timeout=0.2) as server, connected(server) as client:
+    with serve(Echo(), ws_ping_interval=1.0, ws_ping_timeout=0.2) as server, connected(server) as client:
         data = frame(BINARY, b"x" * 20)
         pause = threading.Event()
         for octet in data:

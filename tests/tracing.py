@@ -117,7 +117,7 @@ class Tracer:
 
     def _take_output(self) -> None:
         output = self.engine.take_output()
-        assert all(type(part) is bytes for part in output)
+        assert all(part and type(part) is bytes for part in output)
         self.trace.output += b"".join(output)
 
 

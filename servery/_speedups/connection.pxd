@@ -14,9 +14,11 @@ cdef class Shared:
     cdef Py_ssize_t write_buffer, body_buffer
     cdef double write_timeout
     # how a task is started
-    cdef object _create_task, _task_factory, _task_type
+    cdef object _create_task, _task_factory
+    cdef dict _tasks            # with the class of tasks
     cdef Caught _caught
     cdef object _call_soon
+    cdef dict _loop_dict
     cdef dict _task_options
     cdef bint _inline, _eager, _driving
     # what scopes are made from
@@ -32,11 +34,13 @@ cdef class Shared:
     cdef str next_id(self)
     cdef object start(self, ApplicationCall call, str name, bint outside)
     cdef object start_at_once(self, ApplicationCall call, str name, object context)
-    cdef object start_and_step(self, ApplicationCall call, object context)
+    cdef object start_and_step(self, object task_type, ApplicationCall call, object context)
 
 
 cdef class Caught:
+    cdef object context         # of the task that is being made
     cdef readonly object step
+    cdef object others          # the loop's own `call_soon`
 
 
 cdef class HttpCycle:
@@ -75,14 +79,21 @@ cdef class HttpCycle:
     cpdef int complete(self) except -1
 
 
+cdef class Method:
+    cdef HttpCycle _cycle
+    cdef object __weakref__
+
+
 cdef class Awaited:
     cdef HttpCycle _cycle       # None when it is over
     cdef object _inner          # a coroutine that is waited for
     cdef object _message        # what `send` was called with, until it is put
     cdef object _result
     cdef bint _begun, _put
+    cdef object __weakref__
 
     cdef bint proceed(self) except -1
+    cdef object reference(self)
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1
 
 
@@ -93,6 +104,7 @@ cdef class ApplicationCall:
 
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1
     cdef bint step(self, HttpCycle cycle, object value, object error, PyObject **yielded) except -1
+    cdef object call(self, HttpCycle cycle)
     cdef int end(self, HttpCycle cycle) except -1
 
 
@@ -111,7 +123,9 @@ cdef class Connection(Transport):
 
     cdef int dispatch(self, list events, double now) except -1
     cdef int hand_over(self, list events, double now) except -1
-    cdef int begin_request(self, Request request, double now) except -1
+    cdef int take_request(self, Request request, double now) except -1
+    cdef HttpCycle begin_request(self, Request request, double now)
+    cdef int start_cycle(self, HttpCycle cycle) except -1
     cdef dict scope_of(self, Request request, str request_id)
     cdef int refuse(self, HttpCycle cycle) except -1
     cdef bint write_file(self, object sending) except -1

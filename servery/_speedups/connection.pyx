@@ -24,10 +24,11 @@ from .reactor cimport Reactor, Transport
 import asyncio
 import sys
 import warnings
-from types import CoroutineType
+from types import CoroutineType, MethodType
 
 from ..addresses import peer_name, server_name
 from ..asgi import scope as _scope
+from ..asgi.http_cycle import HttpCycle as _Reference
 from ..asgi.messages import as_bytes, is_disconnect, required, send_other
 from ..drivers.asyncio_driver import AsyncioConnection
 from ..drivers.sendfile import FileToSend
@@ -46,7 +47,6 @@ cdef extern from "Python.h":
     PySendResult PyIter_Send(object, object, PyObject **) except PYGEN_ERROR
     object PyContext_Copy(object)
     object PyObject_Call(object, tuple, dict)
-    object PyMethod_New(object, object)
     int PyContext_Enter(object) except -1
     int PyContext_Exit(object) except -1
     str PyUnicode_New(Py_ssize_t size, uint32_t largest)
@@ -64,6 +64,7 @@ cdef bytes _V11 = b"1.1"
 cdef str _START = "http.response.start"
 cdef str _BODY = "http.response.body"
 cdef str _PATH = "http.response.pathsend"
+cdef str _CALL_SOON = "call_soon"
 
 
 class _Over(Exception):
@@ -90,10 +91,15 @@ cdef class Shared:
         self.write_timeout = limits.write_timeout
         self._create_task = loop.create_task
         self._task_factory = loop.get_task_factory
-        self._task_type = asyncio.Task
-        self._inline = not loop.get_debug() and "call_soon" not in getattr(loop, "__dict__", {"call_soon": None})
+        # looked up each time, as asyncio does it itself
+        self._tasks = vars(asyncio.tasks) if _owner(loop, "create_task") == "asyncio" else {"Task": asyncio.Task}
+        self._inline = not loop.get_debug() and all(
+            _owner(loop, name) in ("asyncio", "uvloop") for name in ("create_task", "call_soon")
+        )
         self._caught = <Caught>Caught.__new__(Caught)
+        self._caught.others = loop.call_soon
         self._call_soon = self._caught.call_soon
+        self._loop_dict = getattr(loop, "__dict__", None)
         self._task_options = {"loop": loop, "name": None, "context": None}
         self._eager = sys.version_info >= (3, 12)
         if self._eager:
@@ -146,28 +152,32 @@ cdef class Shared:
     cdef object start_at_once(self, ApplicationCall call, str name, object context):
         """An ordinary task, whose first step does not wait for the loop's next turn."""
         cdef dict options = self._task_options  # one for all: to make it takes as long as to make the task
+        task_type = <object>PyDict_GetItem(self._tasks, "Task")
         options["name"], options["context"] = name, context
         self._driving = True
         try:
             if self._eager:
-                return PyObject_Call(self._task_type, (call,), options)
-            return self.start_and_step(call, context)
+                return PyObject_Call(task_type, (call,), options)
+            return self.start_and_step(task_type, call, context)
         finally:
             self._driving = False
             options["name"] = options["context"] = None
 
-    cdef object start_and_step(self, ApplicationCall call, object context):
+    cdef object start_and_step(self, object task_type, ApplicationCall call, object context):
         """What ``eager_start`` does, for Python 3.11, which does not have it.
 
         A task asks its loop for its first step with ``call_soon`` when it is made: it is taken at its word.
         """
         cdef Caught caught = self._caught
-        loop = self.loop
-        loop.call_soon = self._call_soon
+        cdef dict names = self._loop_dict
+        if _CALL_SOON in names:  # somebody else has had the same idea
+            return self._create_task(call, name=self._task_options["name"], context=context)
+        caught.context = context
+        names[_CALL_SOON] = self._call_soon
         try:
-            task = PyObject_Call(self._task_type, (call,), self._task_options)
+            task = PyObject_Call(task_type, (call,), self._task_options)
         finally:
-            del loop.call_soon
+            del names[_CALL_SOON]
         step, caught.step = caught.step, None
         PyContext_Enter(context)
         try:
@@ -179,11 +189,23 @@ cdef class Shared:
 
 @cython.final
 cdef class Caught:
-    """Keeps what a task that is being made would have the loop call."""
+    """Keeps what a task that is being made would have the loop call: it is known by its context.
 
-    def call_soon(self, step, *, context):
+    Making a task may start the garbage collector, and finalizers may ask something of the loop, too: that is done.
+    """
+
+    def call_soon(self, callback, *args, context=None):
         """In place of the loop's."""
-        self.step = step
+        if context is None or context is not self.context:
+            return self.others(callback, *args, context=context)
+        self.step, self.context = callback, None
+
+
+def _owner(loop, name):
+    """The library of which a loop has got this method; "" if an object of its own replaces it."""
+    if name in getattr(loop, "__dict__", (name,)):
+        return ""
+    return next((kind.__module__.partition(".")[0] for kind in type(loop).__mro__ if name in vars(kind)), "")
 
 
 cdef Request _request_of(object event):
@@ -253,19 +275,6 @@ cdef class HttpCycle:
         return self._port
 
     # --- from the application
-
-    def receive(self):
-        """ASGI ``receive``: ``http.request`` messages, then ``http.disconnect`` once the peer is gone."""
-        call = <Receiving>Receiving.__new__(Receiving)
-        call._cycle = self
-        return call
-
-    def send(self, message):
-        """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
-        call = <Sending>Sending.__new__(Sending)
-        call._cycle = self
-        call._message = message
-        return call
 
     cdef object pause(self):
         """A coroutine that waits until `wake`."""
@@ -417,8 +426,64 @@ cdef class HttpCycle:
         return self._port.response_complete(self)
 
 
-cdef object _RECEIVE = HttpCycle.receive
-cdef object _SEND = HttpCycle.send
+@cython.freelist(128)
+cdef class Method:
+    """`receive` or `send`, as an application gets it: to all who look, the reference's bound method.
+
+    A compiled method would not look like a coroutine function, and whoever wraps functions wants to know.
+    """
+
+    @property
+    def __class__(self):
+        """Not ours."""
+        return MethodType
+
+    @property
+    def __self__(self):
+        """The cycle."""
+        return self._cycle
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        raise NotImplementedError
+
+    def __getattr__(self, name):
+        return getattr(self.__func__, name)
+
+    def __repr__(self):
+        return f"<bound method {self.__qualname__} of {self._cycle!r}>"
+
+
+@cython.final
+cdef class Receive(Method):
+    """ASGI ``receive``: ``http.request`` messages, then ``http.disconnect`` once the peer is gone."""
+
+    def __call__(self):
+        call = <Receiving>Receiving.__new__(Receiving)
+        call._cycle = self._cycle
+        return call
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        return _Reference.receive
+
+
+@cython.final
+cdef class Send(Method):
+    """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
+
+    def __call__(self, message):
+        call = <Sending>Sending.__new__(Sending)
+        call._cycle = self._cycle
+        call._message = message
+        return call
+
+    @property
+    def __func__(self):
+        """The function of the reference that does the same."""
+        return _Reference.send
 
 
 @cython.freelist(128)
@@ -427,6 +492,10 @@ cdef class Awaited:
 
     cdef bint proceed(self) except -1:
         """Go on as far as possible; true when it is over, with the result in `_result`, else `_inner` has to be waited for."""
+        raise NotImplementedError
+
+    cdef object reference(self):
+        """The function of the reference that does the same."""
         raise NotImplementedError
 
     cdef bint resume(self, object value, object error, PyObject **yielded) except -1:
@@ -465,9 +534,11 @@ cdef class Awaited:
         return over
 
     def __await__(self):
+        if self._inner is not None:
+            raise RuntimeError("coroutine is being awaited already")
         return self
 
-    def __iter__(self):
+    def __iter__(self):  # for ``yield from`` in coroutines that are generators
         return self
 
     def __next__(self):
@@ -500,6 +571,29 @@ cdef class Awaited:
             inner.close()
 
     @property
+    def __class__(self):
+        """Not ours: to all who look, a coroutine."""
+        return CoroutineType
+
+    def __repr__(self):
+        return f"<coroutine object {self.__qualname__} at {<size_t><PyObject *>self:#x}>"
+
+    @property
+    def cr_code(self):
+        """The code of the reference that does the same."""
+        return self.reference().__code__
+
+    @property
+    def cr_origin(self):
+        """Where it was made: not known."""
+        return None
+
+    @property
+    def cr_suspended(self):
+        """Whether it waits."""
+        return self._inner is not None
+
+    @property
     def cr_await(self):
         """What it waits for."""
         return self._inner
@@ -515,8 +609,8 @@ cdef class Awaited:
         return False
 
     def __dealloc__(self):
-        if not self._begun:
-            warnings.warn(f"coroutine {self.__qualname__!r} was never awaited", RuntimeWarning, stacklevel=2)
+        if not self._begun:  # the level is that of who lets go of it: no frame of ours is in between
+            warnings.warn(f"coroutine {self.__qualname__!r} was never awaited", RuntimeWarning, stacklevel=1)
 
 
 @cython.final
@@ -532,6 +626,9 @@ cdef class Receiving(Awaited):
             return True
         self._inner = self._cycle.pause()
         return False
+
+    cdef object reference(self):
+        return _Reference.receive
 
 
 @cython.final
@@ -549,6 +646,9 @@ cdef class Sending(Awaited):
         else:
             self._inner = self._cycle.undrained()
         return self._inner is None
+
+    cdef object reference(self):
+        return _Reference.send
 
 
 async def _awaiting(awaitable):
@@ -610,7 +710,7 @@ cdef class ApplicationCall:
         if self._inner is None:
             if error is not None:
                 raise error
-            made = cycle._port._shared.app(cycle.scope, PyMethod_New(_RECEIVE, cycle), PyMethod_New(_SEND, cycle))
+            made = self.call(cycle)
             self._inner = made if type(made) is CoroutineType else _awaiting(made)
         if error is not None:
             try:
@@ -625,6 +725,11 @@ cdef class ApplicationCall:
             return False
         Py_DECREF(<object>yielded[0])
         return True
+
+    cdef object call(self, HttpCycle cycle):
+        receive, send = <Receive>Receive.__new__(Receive), <Send>Send.__new__(Send)
+        receive._cycle = send._cycle = cycle
+        return cycle._port._shared.app(cycle.scope, receive, send)
 
     cdef int end(self, HttpCycle cycle) except -1:
         self._cycle = None
@@ -667,6 +772,29 @@ cdef class ApplicationCall:
             except (GeneratorExit, StopIteration):
                 return
             raise RuntimeError("coroutine ignored GeneratorExit")
+
+    @property
+    def __class__(self):
+        """Not ours: to all who look, a coroutine."""
+        return CoroutineType
+
+    def __repr__(self):
+        return f"<coroutine object {self.__qualname__} at {<size_t><PyObject *>self:#x}>"
+
+    @property
+    def cr_code(self):
+        """The code of the application."""
+        return getattr(self._inner, "cr_code", _Reference.run.__code__)
+
+    @property
+    def cr_origin(self):
+        """Where it was made: not known."""
+        return None
+
+    @property
+    def cr_suspended(self):
+        """Whether the application waits."""
+        return self._inner is not None and not self._running
 
     @property
     def cr_await(self):
@@ -720,7 +848,7 @@ cdef class Connection(Transport):
         cdef list events
         cdef Request request = self._engine.take(data, size, now)
         if request is not None:
-            self.begin_request(request, now)
+            self.take_request(request, now)
         else:
             events = self._engine.receive(PyBytes_FromStringAndSize(data, size), now)
             if events:
@@ -908,11 +1036,12 @@ cdef class Connection(Transport):
     # --- inside
 
     cdef int dispatch(self, list events, double now) except -1:
+        cdef HttpCycle begun = None
         for event in events:
             if type(event) is RequestReceived:
                 if event.upgrade is not None and b"websocket" in event.upgrade.lower():
                     return self.hand_over(events, now)  # it is the first of them, and the rest is about it
-                self.begin_request(_request_of(event), now)
+                begun = self.begin_request(_request_of(event), now)
             elif type(event) is BodyReceived:
                 if self._cycle is not None:
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -920,7 +1049,7 @@ cdef class Connection(Transport):
                 self.peer_failed(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(False)
-        return 0
+        return self.start_cycle(begun) if begun is not None else 0
 
     cdef int hand_over(self, list events, double now) except -1:
         """A WebSocket is asked for: from here on the reference's connection owns this one, which is its transport.
@@ -939,12 +1068,19 @@ cdef class Connection(Transport):
             connection.pause_writing()
         return 0
 
-    cdef int begin_request(self, Request request, double now) except -1:
+    cdef int take_request(self, Request request, double now) except -1:
+        """A request that came the short way."""
+        cdef HttpCycle cycle = self.begin_request(request, now)
+        if request.rest is not None:
+            rest, request.rest = request.rest, None
+            self.dispatch(self._engine.receive(rest, now), now)
+        return self.start_cycle(cycle)
+
+    cdef HttpCycle begin_request(self, Request request, double now):
+        """The cycle of a request. What was read behind its head is for it, too."""
         cdef Shared shared = self._shared
         cdef str request_id = shared.next_id()
         cdef HttpCycle cycle = <HttpCycle>HttpCycle.__new__(HttpCycle)
-        cdef ApplicationCall call
-        cdef bytes rest = request.rest
         cycle._port, cycle._engine, cycle.request, cycle.stream = self, self._engine, request, request.stream
         cycle.started, cycle.request_id = now, request_id
         cycle.scope = self.scope_of(request, request_id)
@@ -956,18 +1092,24 @@ cdef class Connection(Transport):
             request.body = None
         else:
             cycle._more_body = True
-        if shared.bounded and shared.service.full:
-            return self.refuse(cycle)
         self._cycle = cycle
+        return cycle
+
+    cdef int start_cycle(self, HttpCycle cycle) except -1:
+        """Run the application: now, up to where it waits, if nothing of any application is running.
+
+        What was read behind the head may have failed the request already.
+        """
+        cdef Shared shared = self._shared
+        cdef ApplicationCall call
+        if shared.bounded and shared.service.full:
+            return self.refuse(cycle) if self._cycle is cycle else 0
         shared.cycles.add(cycle)
         call = <ApplicationCall>ApplicationCall.__new__(ApplicationCall)
         call._cycle = cycle
-        task = shared.start(call, request_id, self.reactor._running)
+        task = shared.start(call, cycle.request_id, self.reactor._running != 0)
         if not cycle.ended:
             cycle.task = task
-        if rest is not None:
-            request.rest = None
-            self.dispatch(self._engine.receive(rest, now), now)
         return 0
 
     cdef dict scope_of(self, Request request, str request_id):
@@ -1004,6 +1146,7 @@ cdef class Connection(Transport):
 
     cdef int refuse(self, HttpCycle cycle) except -1:
         """More requests than `--limit-concurrency` are in progress."""
+        self._cycle = None
         cycle.status = 503
         self._engine.answer(cycle.stream, 503, "Service Unavailable", b"retry-after: 1\r\n")
         self.write_out()
@@ -1065,7 +1208,7 @@ cdef class Connection(Transport):
             now = self.reactor.clock()
             request = engine.take_next(now)
             if request is not None:
-                self.begin_request(request, now)
+                self.take_request(request, now)
                 continue
             events = engine.advance(now)
             if events:

@@ -1,6 +1,33 @@
 """The map of the compiled engine; see engine.pyx."""
 
-from libc.stdint cimport uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef extern from "scan.h":
+    enum: SV_ORDINARY
+    enum: SV_MAX_FIELDS
+    ctypedef struct sv_field:
+        uint32_t line, name_len, value, value_len, line_len
+    ctypedef struct sv_head:
+        uint32_t method_len, target, target_len, path_len, minor, count, end
+        int has_percent
+        sv_field fields[128]
+    uint32_t sv_scan_line(const uint8_t *data, size_t size, uint32_t most, sv_head *head) nogil
+    int sv_scan_fields(
+        const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, uint32_t start, sv_head *head
+    ) nogil
+    const char *sv_scan_path() nogil
+
+
+cdef class Block:
+    cdef PyObject *owner        # the engine, for comparison only
+    cdef bytes octets
+    cdef tuple fields
+    cdef Py_ssize_t length      # of the body
+    cdef bint keep              # the connection goes on
+
+    cdef bint is_at(self, const char *octets, Py_ssize_t size) noexcept
+
 
 cdef class Request:
     cdef readonly long stream
@@ -31,6 +58,7 @@ cdef class Http1Engine:
     cdef object _head           # HeadParser of the reference, for a head that is not ordinary; else None
     cdef object _decoder        # ChunkedDecoder of the reference, or None
     cdef bytes _pending
+    cdef Py_ssize_t _slot, _block_size  # where the fields of the request before may be kept, and their octets
     cdef int _reading
     cdef object _left, _read    # octets; exact whatever their number
     cdef double _body_base, _paused_at
@@ -74,6 +102,10 @@ cdef class Http1Engine:
         self, Request request, const char *data, Py_ssize_t size, Py_ssize_t used, Py_ssize_t length, double now
     ) except -1
     cdef Request _scan(self, const char *octets, Py_ssize_t size, Py_ssize_t *used, Py_ssize_t *length)
+    cdef list _read_fields(self, const char *octets, sv_head *head, Py_ssize_t *length, bint *keep)
+    cdef Block _own_block(self)
+    cdef bint _allows(self, Block block, uint32_t start) noexcept
+    cdef int _remember(self, const char *octets, Py_ssize_t size, list fields, Py_ssize_t length, bint keep) except -1
     cdef list _read_piece(self, bytes data, double now)
     cdef list _took_head(self, object request, Py_ssize_t used, object length, bytes data, double now)
     cdef bint _head_begun(self)

@@ -9,6 +9,9 @@ class KeptStamp:
     def __init__(self, stamp: Stamp) -> None: ...
     def __call__(self, has: int) -> bytes: ...
 
+class Block:
+    """Fields of a head that were seen before."""
+
 class Request:
     """A request head, for compiled callers."""
 

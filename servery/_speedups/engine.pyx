@@ -27,18 +27,6 @@ from ..http1.parser import CHUNKED, MAX_LENGTH, HeadParser
 from ..http1 import responding as _responding
 from ..http1.responding import Responding
 
-cdef extern from "scan.h":
-    enum: SV_ORDINARY
-    enum: SV_MAX_FIELDS
-    ctypedef struct sv_field:
-        uint32_t line, name_len, value, value_len, line_len
-    ctypedef struct sv_head:
-        uint32_t method_len, target, target_len, path_len, minor, count, end
-        int has_percent
-        sv_field fields[128]
-    int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, sv_head *head) nogil
-    const char *sv_scan_path() nogil
-
 cdef extern from *:
     """
     #ifndef SERVERY_COMPILER
@@ -202,6 +190,30 @@ cdef object _field(const char *data, sv_field *field, int *kind):
     if short and kind[0] in (KEPT, HOST_LINE, KEEP_LINE, CLOSE_LINE):
         _put(_lines, PyBytes_FromStringAndSize(line, field.line_len), pair, kind[0], hashed)
     return pair
+
+
+# Most peers send the same fields with each request of a connection. The block of them that a connection has read last, with the
+# empty line, stands here, and what comes is compared with it, octet for octet. It may have secrets in it: it is used for
+# its own connection only, and goes with it. A connection whose place was given to another one looks for a new one.
+
+cdef enum:
+    BLOCKS = 1024
+    BLOCK_LEAST = 128  # fewer octets are read as quickly
+    BLOCK_MOST = 2048
+
+
+@cython.final
+cdef class Block:
+    """The fields of a head, as octets and as what was read from them."""
+
+    cdef bint is_at(self, const char *octets, Py_ssize_t size) noexcept:
+        return PyBytes_GET_SIZE(self.octets) <= size and memcmp(
+            PyBytes_AS_STRING(self.octets), octets, PyBytes_GET_SIZE(self.octets)
+        ) == 0
+
+
+cdef list _BLOCKS = [None] * BLOCKS
+cdef Py_ssize_t _next_slot = 0
 
 
 cdef Py_ssize_t _digits(bytes value) noexcept:
@@ -373,8 +385,13 @@ cdef class Http1Engine:
         self._length_line = b""
         self._left = self._read = 0
         self._minor = 1
+        self._slot = -1
         self._keep_alive = self.wants_read = True
         self.deadline = now + <double>limits.first_byte_timeout
+
+    def __dealloc__(self):
+        if _BLOCKS is not None and self._own_block() is not None:
+            _BLOCKS[self._slot] = None
 
     # --- from the peer ---------------------------------------------------------------------------------
 
@@ -530,34 +547,24 @@ cdef class Http1Engine:
         cdef sv_head head
         cdef Request request
         cdef list fields
-        cdef int kind, hosts = 0, lengths = 0, connections = 0
-        cdef uint32_t index
-        cdef bint keep = True
-        cdef Py_ssize_t body = 0
-        if sv_scan_head(
-            <const uint8_t *>octets, size, <uint32_t>self._ordinary, <uint32_t>self._max_fields, &head
-        ) != SV_ORDINARY or head.minor == 0:
+        cdef Block block = self._own_block()
+        cdef uint32_t start = sv_scan_line(<const uint8_t *>octets, size, <uint32_t>self._ordinary, &head)
+        cdef bint keep
+        if start == 0 or head.minor == 0:
             return None
-        fields = []
-        for index in range(head.count):
-            pair = _field(octets, &head.fields[index], &kind)
-            if kind > KEPT:
-                if kind == HOST_LINE:
-                    hosts += 1
-                elif kind == LENGTH_LINE:
-                    lengths += 1
-                    body = _digits((<tuple>pair)[1])
-                    if body < 0 or body > self._body_size:
-                        return None
-                elif kind == KEEP_LINE or kind == CLOSE_LINE:
-                    connections += 1
-                    keep = kind == KEEP_LINE
-                else:
-                    return None
-            fields.append(pair)
-        if hosts != 1 or lengths > 1 or connections > 1:
-            return None
-        used[0], length[0] = head.end, body
+        if block is not None and block.is_at(octets + start, size - start) and self._allows(block, start):
+            fields = list(block.fields)
+            used[0], length[0], keep = start + PyBytes_GET_SIZE(block.octets), block.length, block.keep
+        else:
+            if sv_scan_fields(
+                <const uint8_t *>octets, size, <uint32_t>self._ordinary, <uint32_t>self._max_fields, start, &head
+            ) != SV_ORDINARY:
+                return None
+            fields = self._read_fields(octets, &head, length, &keep)
+            if fields is None:
+                return None
+            used[0] = head.end
+            self._remember(octets + start, head.end - start, fields, length[0], keep)
         request = Request.__new__(Request)
         request.method = _method(octets, head.method_len)
         request.target = PyBytes_FromStringAndSize(octets + head.target, head.target_len)
@@ -572,9 +579,64 @@ cdef class Http1Engine:
         request.stream = self.stream
         request.version = _V11
         request.headers = fields
-        request.complete = body == 0
+        request.complete = length[0] == 0
         request.percent = head.has_percent
         return request
+
+    cdef list _read_fields(self, const char *octets, sv_head *head, Py_ssize_t *length, bint *keep):
+        """The fields of a scanned head, and what they say of body and connection; None if the reference shall read them."""
+        cdef int kind, hosts = 0, lengths = 0, connections = 0
+        cdef uint32_t index
+        cdef list fields = []
+        length[0], keep[0] = 0, True
+        for index in range(head.count):
+            pair = _field(octets, &head.fields[index], &kind)
+            if kind > KEPT:
+                if kind == HOST_LINE:
+                    hosts += 1
+                elif kind == LENGTH_LINE:
+                    lengths += 1
+                    length[0] = _digits((<tuple>pair)[1])
+                    if length[0] < 0 or length[0] > self._body_size:
+                        return None
+                elif kind == KEEP_LINE or kind == CLOSE_LINE:
+                    connections += 1
+                    keep[0] = kind == KEEP_LINE
+                else:
+                    return None
+            fields.append(pair)
+        return fields if hosts == 1 and lengths <= 1 and connections <= 1 else None
+
+    cdef bint _allows(self, Block block, uint32_t start) noexcept:
+        """Whether a block of fields is within the limits of this engine, behind a request line of `start` octets."""
+        return (
+            start + PyBytes_GET_SIZE(block.octets) <= self._ordinary + 4
+            and len(block.fields) <= self._max_fields
+            and block.length <= self._body_size
+        )
+
+    cdef int _remember(self, const char *octets, Py_ssize_t size, list fields, Py_ssize_t length, bint keep) except -1:
+        """Keep a block of fields when the second one of its size comes in a row: this peer may repeat itself."""
+        global _next_slot
+        cdef Block block
+        if size == self._block_size and BLOCK_LEAST <= size <= BLOCK_MOST:
+            block = Block.__new__(Block)
+            block.owner = <PyObject *>self
+            block.octets = PyBytes_FromStringAndSize(octets, size)
+            block.fields, block.length, block.keep = tuple(fields), length, keep
+            if self._own_block() is None:
+                self._slot = _next_slot
+                _next_slot = (_next_slot + 1) % BLOCKS
+            _BLOCKS[self._slot] = block
+        self._block_size = size
+        return 0
+
+    cdef Block _own_block(self):
+        cdef Block block
+        if self._slot < 0:
+            return None
+        block = <Block>_BLOCKS[self._slot]
+        return block if block is not None and block.owner == <PyObject *>self else None
 
     cdef list _read_piece(self, bytes data, double now):
         """A head that the reference reads, in as many pieces as it comes in."""

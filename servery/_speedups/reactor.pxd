@@ -3,13 +3,20 @@
 Others build on `Transport`: they override its hooks, and use its services without a Python call in between.
 """
 
+cdef extern from "poll.h":
+    ctypedef struct iovec "struct iovec":
+        void *iov_base
+        size_t iov_len
+
+
 cdef class Watched
 
 
 cdef class Reactor:
     cdef readonly object loop
     cdef readonly long turns    # calls of `run`
-    cdef object _context        # callbacks run in it, so that none keeps a request's variables
+    cdef object _context        # callbacks run in copies of it, so that none keeps a request's variables
+    cdef list _contexts         # these copies: one for each call of `run` that may be in progress
     cdef int _poll              # the epoll or kqueue descriptor, -1 once closed
     cdef double now             # monotonic seconds when the batch in progress began
     cdef char *_buffer          # what is read goes here first; it belongs to nobody after the hook returned
@@ -18,6 +25,7 @@ cdef class Reactor:
     cdef int _taken             # the descriptor that a transport was made for last
     cdef int _running           # calls of `run` that are in progress
 
+    cdef int _serve(self) except -1
     cdef double clock(self) noexcept    # reactor.now inside of a batch, else the clock
     cdef int watch(self, Watched it, int interest) except -1    # to begin, and to change
     cdef int ignore(self, Watched it) except -1     # the kernel tells nothing of it, until it is watched again
@@ -90,6 +98,7 @@ cdef class Transport(Watched):
     cdef int _read_end(self) except -1
     cdef int _broken(self) except -1
     cdef int _put_parts(self, list parts, bint more) except -1
+    cdef Py_ssize_t _send(self, iovec *vectors, int count, Py_ssize_t size, bint more) noexcept
     cdef int _queue_part(self, object part, Py_ssize_t size) except -1
     cdef int _queued(self) except -1
     cdef int _flush(self) except -1

@@ -21,18 +21,24 @@ from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport strerror
+from libc.string cimport memcpy, strerror
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *text, Py_ssize_t size)
+    int PyContext_Enter(object) except -1
+    int PyContext_Exit(object) except -1
+
+cdef extern from *:
+    """
+    /* What a callback of the loop runs in; there is no function that tells it. */
+    #define sv_current_context() (PyThreadState_Get()->context)
+    """
+    PyObject *sv_current_context()
 
 cdef extern from "poll.h":
     enum: SV_READ, SV_WRITE, SV_BROKEN, SV_EXCLUSIVE, SV_AWAY
     enum: SV_EVENTS, SV_IOVECS, SV_SHORT
     enum: SV_NAMELESS, SV_IPV4, SV_IPV6, SV_UNIX
-    ctypedef struct iovec "struct iovec":
-        void *iov_base
-        size_t iov_len
     ctypedef struct sv_event:
         void *tag
         int what
@@ -65,6 +71,7 @@ cdef enum:
     TURN = 1_048_576        # octets that one connection sends, of what is queued, before others have their turn
     ACCEPTED = 64           # connections accepted in one go, so that those already open get their turn
     HIGH_WATER = 65_536     # asyncio's default
+    JOINED = 2_048          # octets that are copied sooner than the kernel has read where their parts are
 
 
 POLL = sv_poll_kind().decode()
@@ -111,6 +118,7 @@ cdef class Reactor:
         self._poll = poll
         self.loop = loop
         self._context = context
+        self._contexts = []
         try:
             context.run(loop.add_reader, poll, self.run)
         except BaseException:
@@ -148,32 +156,53 @@ cdef class Reactor:
         self._poll = -1
 
     def run(self):
-        """Serve what is ready, `SV_EVENTS` at most; the loop calls it."""
+        """Serve what is ready, `SV_EVENTS` at most; the loop calls it.
+
+        What is called may run the loop, and this again. No context can be entered twice: so that the loop can call this, the one
+        that it calls it in is left meanwhile, and each call in progress has another one.
+        """
+        cdef PyObject *entered = sv_current_context()
+        callers = <object>entered if entered is not NULL else None
+        if self._running == len(self._contexts):
+            self._contexts.append(self._context.copy())
+        own = self._contexts[self._running]
+        self.turns += 1
+        if callers is not None:
+            PyContext_Exit(callers)
+        self._running += 1
+        try:
+            PyContext_Enter(own)
+            try:
+                self._serve()
+            finally:
+                PyContext_Exit(own)
+        finally:
+            self._running -= 1
+            if callers is not None:
+                PyContext_Enter(callers)
+            if self._leaving and not self._running:
+                self._leaving = []
+
+    cdef int _serve(self) except -1:
+        """One batch. What belongs to it is on the stack."""
         cdef sv_event events[SV_EVENTS]
         cdef int count, at
         cdef Watched it
-        self.turns += 1
         count = sv_poll_wait(self._poll, events, SV_EVENTS)
         if count < 0:
             raise _error(-count)
         self.now = sv_monotonic()
-        # A callback may run the loop, and this again: what belongs to one call is on its stack.
-        self._running += 1
-        try:
-            for at in range(count):
-                it = <Watched>events[at].tag
-                if it.fd == -1:
-                    continue  # forgotten by one before
-                try:
-                    it.ready(events[at].what)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    it.failed(error)
-        finally:
-            self._running -= 1
-            if self._leaving and not self._running:
-                self._leaving = []
+        for at in range(count):
+            it = <Watched>events[at].tag
+            if it.fd == -1:
+                continue  # forgotten by one before
+            try:
+                it.ready(events[at].what)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                it.failed(error)
+        return 0
 
     cdef double clock(self) noexcept:
         return self.now if self._running else sv_monotonic()
@@ -673,7 +702,7 @@ cdef class Transport(Watched):
                 vectors[count].iov_len = PyBytes_GET_SIZE(part)
                 offered += PyBytes_GET_SIZE(part)
                 count += 1
-            sent = sv_sendv(self.fd, vectors, count, more or at + count < len(parts)) if offered else 0
+            sent = self._send(vectors, count, offered, more or at + count < len(parts)) if offered else 0
             if sent < 0 and sent != -EAGAIN:
                 return self._fail(-<int>sent, "write")
             if sent < offered:
@@ -693,6 +722,17 @@ cdef class Transport(Watched):
                 sent = 0
             at += 1
         return self._queued() if self._queue is not None else 0
+
+    cdef Py_ssize_t _send(self, iovec *vectors, int count, Py_ssize_t size, bint more) noexcept:
+        cdef char joined[JOINED]
+        cdef Py_ssize_t at = 0
+        cdef int index
+        if size > JOINED:
+            return sv_sendv(self.fd, vectors, count, more)
+        for index in range(count):
+            memcpy(joined + at, vectors[index].iov_base, vectors[index].iov_len)
+            at += vectors[index].iov_len
+        return sv_send(self.fd, joined, size, more)
 
     cdef int put_file(self, int file, long long offset, Py_ssize_t count) except -1:
         cdef Py_ssize_t sent

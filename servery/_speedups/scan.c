@@ -118,11 +118,18 @@ static const uint8_t *scan_field(const uint8_t *data, const uint8_t *at, const u
     return at + 2;
 }
 
-int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, sv_head *head) {
-    const uint8_t *end = data + (size < (size_t)most + 4 ? size : (size_t)most + 4);
+static const uint8_t *end_of(const uint8_t *data, size_t size, uint32_t most) {
+    return data + (size < (size_t)most + 4 ? size : (size_t)most + 4);
+}
+
+uint32_t sv_scan_line(const uint8_t *data, size_t size, uint32_t most, sv_head *head) {
+    const uint8_t *at = scan_request_line(data, end_of(data, size, most), head);
+    return at ? (uint32_t)(at - data) : 0;
+}
+
+int sv_scan_fields(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, uint32_t start, sv_head *head) {
+    const uint8_t *end = end_of(data, size, most), *at = data + start;
     if (max_fields > SV_MAX_FIELDS) max_fields = SV_MAX_FIELDS;
-    const uint8_t *at = scan_request_line(data, end, head);
-    if (!at) return SV_OTHER;
     head->count = 0;
     while (end - at >= 2 && !(at[0] == '\r' && at[1] == '\n')) {
         if (head->count == max_fields) return SV_OTHER;
@@ -133,4 +140,9 @@ int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_f
     if (end - at < 2 || !head->count) return SV_OTHER;
     head->end = (uint32_t)(at + 2 - data);
     return SV_ORDINARY;
+}
+
+int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, sv_head *head) {
+    uint32_t start = sv_scan_line(data, size, most, head);
+    return start ? sv_scan_fields(data, size, most, max_fields, start, head) : SV_OTHER;
 }

@@ -40,6 +40,10 @@ enum {
  * which on limits have to be looked at more closely. */
 int sv_scan_head(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, sv_head *head);
 
+/* The same in two steps: the request line, which returns where the fields start or 0, and the fields from there on. */
+uint32_t sv_scan_line(const uint8_t *data, size_t size, uint32_t most, sv_head *head);
+int sv_scan_fields(const uint8_t *data, size_t size, uint32_t most, uint32_t max_fields, uint32_t start, sv_head *head);
+
 /* The name of the code path that scans field values on this machine: "avx2", "sse2", "neon" or "scalar". */
 const char *sv_scan_path(void);
 

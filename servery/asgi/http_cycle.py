@@ -7,12 +7,13 @@ response is complete it can no longer reach the connection, which may already se
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ..engine import HttpEngine, Message, Port, Scope, Wakeup
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
+from .calls import begun, entered
 from .messages import as_bytes, is_disconnect, send_other
 
 Receive = Callable[[], Awaitable[Message]]
@@ -102,10 +103,15 @@ class HttpCycle:
         """Whether the application has received ``http.disconnect`` before its response was complete."""
         return self._told
 
+    def begin(self, app: App) -> Coroutine[Any, Any, None]:
+        """`run`, for a task."""
+        return begun(self.run(app))
+
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
         port = self.port
         try:
+            await entered()
             await app(self.scope, self.receive, self.send)
         except Exception as error:
             self._failed(error)

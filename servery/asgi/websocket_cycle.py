@@ -8,12 +8,14 @@ the HTTP engine, or has its port open the WebSocket, and goes on with the engine
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Coroutine
 from enum import Enum
 from typing import Any
 
 from ..engine import HttpEngine, Message, Scope, Wakeup, WebSocketEngine, WebSocketHandshake, WebSocketPort
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Event, MessageReceived, PongReceived, RequestReceived, WebSocketClosed, WebSocketFailed
+from .calls import begun, entered
 from .http_cycle import App
 from .messages import as_bytes, is_disconnect, required
 
@@ -130,10 +132,15 @@ class WebSocketCycle:
         """Whether the application has received ``websocket.disconnect`` before it closed by itself."""
         return self._told
 
+    def begin(self, app: App) -> Coroutine[Any, Any, None]:
+        """`run`, for a task."""
+        return begun(self.run(app))
+
     async def run(self, app: App) -> None:
         """Call the application and see its connection to an end. Never raises `Exception`."""
         port = self.port
         try:
+            await entered()
             await app(self.scope, self.receive, self.send)
         except Exception as error:
             if not (self._gone and is_disconnect(error)):

@@ -36,7 +36,7 @@ class AsyncioConnection(WritingHalf):
 
     __slots__ = (
         *("_advance_due", "_fin_sent", "_http", "_info", "_paused", "_settling"),
-        "_websocket",
+        *("_fault", "_websocket"),
     )
 
     def __init__(self, service: Service, engine: HttpEngine | None = None) -> None:
@@ -45,6 +45,7 @@ class AsyncioConnection(WritingHalf):
         self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
         self._paused = self._fin_sent = False
         self._advance_due = self._settling = False
+        self._fault: RemoteProtocolError | None = None  # of a handshake that is about to be refused
 
     # --- from the transport --------------------------------------------------------------------------
 
@@ -181,9 +182,10 @@ class AsyncioConnection(WritingHalf):
     # --- inside --------------------------------------------------------------------------------------
 
     def _dispatch(self, events: list[Event], now: float) -> None:
+        begun = None
         for event in events:
             if type(event) is RequestReceived:
-                self._start(event, now)
+                begun = self._cycle = self._begin(event, now)
             elif type(event) is BodyReceived:
                 if isinstance(self._cycle, HttpCycle):
                     self._cycle.body_received(event.data, event.more, event.trailers)
@@ -193,6 +195,8 @@ class AsyncioConnection(WritingHalf):
                 self._hear(event)
             elif self._cycle is not None:
                 self._cycle.disconnected(lost=False)
+        if begun is not None:  # an eager task runs at once: it shall know what the engine knows
+            self._start(begun)
 
     def _hear(self, event: Event) -> None:
         """An event of the WebSocket."""
@@ -201,37 +205,45 @@ class AsyncioConnection(WritingHalf):
         if isinstance(self._cycle, WebSocketCycle):
             self._cycle.heard(event)
 
-    def _start(self, request: RequestReceived, now: float) -> None:
-        service = self._service
-        engine = self._http
-        request_id = service.next_request_id()
-        cycle: HttpCycle | WebSocketCycle
-        scope = http_scope(request, self._info, request_id, engine.takes_trailers)
-        cycle = HttpCycle(scope, request, engine, self, now, request_id)
+    def _begin(self, request: RequestReceived, now: float) -> HttpCycle | WebSocketCycle:
+        engine, info = self._http, self._info
+        request_id = self._service.next_request_id()
         if request.upgrade is not None:
             try:
-                handshake = service.handshakes(request)
+                handshake = self._service.handshakes(request)
             except RemoteProtocolError as error:
-                error_log.debug("%s: %s", self._info.client, error)
-                extra = NEWER_VERSION if error.status == 426 else b""
-                self._refuse(cycle, error.status, error.reason, extra)
-                return
-            if handshake is not None:
-                scope = websocket_scope(request, self._info, request_id, handshake.subprotocols)
-                cycle = WebSocketCycle(scope, request, handshake, engine, self, now, request_id)
+                self._fault = error.with_traceback(None)
+            else:
+                if handshake is not None:
+                    scope = websocket_scope(request, info, request_id, handshake.subprotocols)
+                    return WebSocketCycle(scope, request, handshake, engine, self, now, request_id)
+        scope = http_scope(request, info, request_id, engine.takes_trailers)
+        return HttpCycle(scope, request, engine, self, now, request_id)
+
+    def _start(self, cycle: HttpCycle | WebSocketCycle) -> None:
+        """Run the application. What was read behind the head may have failed the request already."""
+        service = self._service
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            error_log.debug("%s: %s", self._info.client, fault)
+            extra = NEWER_VERSION if fault.status == 426 else b""
+            self._refuse(cycle, fault.status, fault.reason, extra)
+            return
         if service.concurrency is not None and service.full:
             self._refuse(cycle, 503, "Service Unavailable", b"retry-after: 1\r\n")
             return
-        self._cycle = cycle
         service.cycles.add(cycle)
         task = service.loop.create_task(
-            cycle.run(service.app), name=request_id, context=service.context.copy()
+            cycle.begin(service.app), name=cycle.request_id, context=service.context.copy()
         )
         if not task.done():
             cycle.task = task
 
     def _refuse(self, cycle: HttpCycle | WebSocketCycle, status: int, text: str, extra: bytes) -> None:
         """A request that the application is not asked for: a faulty handshake, or one too many."""
+        if self._cycle is not cycle:
+            return  # it has failed already, and that was answered
+        self._cycle = None
         cycle.status = status
         self._http.answer(cycle.request.stream, status, text, extra)
         self.flush()

@@ -113,7 +113,7 @@ class WritingHalf(asyncio.Protocol):
             transport.writelines(out)
             high = self._service.limits.write_buffer
             if self.writable and transport.get_write_buffer_size() > high:
-                set_water_marks(transport, high)  # asyncio's own, from 3.12 on, have not paused us: now they do
+                set_water_marks(transport, high)  # asyncio before 3.12.9 and 3.13.2 forgets pause_writing()
 
     def open_file(self, file: Any, offset: int | None, count: int | None) -> FileToSend:
         """Open a path, or take an open file or descriptor."""

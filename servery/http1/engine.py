@@ -164,7 +164,7 @@ class Http1Engine(ResponseHalf):
         try:
             used = head.feed(data)
         except RemoteProtocolError as error:
-            # The traceback has the frames that get the event that has the error: a cycle, and the connection in it.
+            # the traceback has the frames that get the event that has the error: a circle of references
             return self._refuse(error.with_traceback(None), now)
         if not head.done:
             self._pending = data[used:]

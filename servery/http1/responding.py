@@ -148,18 +148,12 @@ class ResponseHalf:
             return False
         head = self._account(stream, size, more)
         framing = self._framing
-        if framing is LENGTH:
-            if size < _JOINED:
-                self._out.append(head + data if head else data)
-            else:
-                self._out += (head, data)
-        elif framing is CHUNKS:
-            if size:
-                self._out += (head + chunk_head(size), data, b"\r\n")
-            else:
-                self._out.append(head)
+        if framing is CHUNKS and size:
+            self._out += (head + chunk_head(size), data, b"\r\n")
+        elif framing is LENGTH and head and size >= _JOINED:
+            self._out += (head, data)
         else:
-            self._out.append(head if framing is EMPTY else head + data)
+            self._queue(head if framing is EMPTY else head + data)
         return not more and self._end_content()
 
     def reserve_body(self, stream: int, size: int, more: bool) -> bool:
@@ -169,9 +163,14 @@ class ResponseHalf:
         """
         head = self._account(stream, size, more)
         chunked = self._framing is CHUNKS and size > 0
-        self._out.append(head + chunk_head(size) if chunked else head)
+        self._queue(head + chunk_head(size) if chunked else head)
         self._reserved = (chunked, more)
         return self._framing is not EMPTY
+
+    def _queue(self, part: bytes) -> None:
+        """Never an empty part: behind one, the transports of asyncio take their buffer for full for ever."""
+        if part:
+            self._out.append(part)
 
     def end_reserved(self, stream: int) -> bool:
         """The octets reserved last are written; whether the response is complete now."""

@@ -17,6 +17,9 @@ T = TypeVar("T")
 ENOUGH = 640
 """Octets for any script: what comes after them is as short as it can be."""
 
+CHOICES = 96
+"""Octets that choose, at the end of an input of libFuzzer's: few, so that it learns what they do."""
+
 
 class Chance:
     """Reads `octets` from the start. When they are used up it always says 0: the first option, and no.

@@ -3,9 +3,10 @@
     make fuzz ARGS="engine"                           half a minute
     make fuzz ARGS="engine -max_total_time=3600"      an hour
 
-An input is what the peer sends, and behind it `CHOICES` octets that choose all the rest: cuts, limits, time,
-and what the application does (`fuzz.scripts`). The search is guided by the reference, instrumented as
-bytecode, and by the compiled core if it was built for that: ``--core FOLDER`` says where such a core is.
+An input is what the peer sends, and behind it `fuzz.chance.CHOICES` octets that choose all the rest: cuts,
+limits, time, and what the application does (`fuzz.scripts`). The search is guided by the reference,
+instrumented as bytecode, and by the compiled core if it was built for that: ``--core FOLDER`` says where such
+a core is.
 `fuzz.run` builds one with clang, AddressSanitizer and UndefinedBehaviorSanitizer, and starts this program.
 """
 
@@ -15,9 +16,6 @@ import sys
 from pathlib import Path
 
 import atheris
-
-CHOICES = 96
-"""Octets at the end of an input that are not sent."""
 
 
 def main() -> None:
@@ -39,7 +37,7 @@ def main() -> None:
 
 def compare(data: bytes) -> None:
     """One input. Raises where the engines part."""
-    from fuzz.chance import Chance
+    from fuzz.chance import CHOICES, Chance
     from fuzz.differential import ORDERS
     from fuzz.playing import difference
     from fuzz.scripts import random_script

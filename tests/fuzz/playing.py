@@ -71,7 +71,9 @@ class Players:
                 result = do(engine, now, step)
             except (ServeryError, TypeError, ValueError) as error:
                 result = (type(error), str(error))
-            taken.append((result, engine.take_output(), _STATE(engine)))
+            output = engine.take_output()
+            assert all(output), "an empty part was queued"
+            taken.append((result, output, _STATE(engine)))
         if kind != "receive" or taken[0][0]:
             self._note(kind, taken[0][0])
         return taken

@@ -17,6 +17,14 @@ from collections.abc import Callable
 from hashlib import shake_128
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from corpus.http1_cases import CASES
+
+from fuzz.chance import CHOICES
+from fuzz.mutation import FIELDS, ODD
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDER = ROOT / ".cache" / "fuzz"
@@ -32,9 +40,6 @@ SECONDS = 30
 
 ORDINARY = b"\x00\x00"
 """Begins a seed for the scanner: the limits that servery has by default; see `LLVMFuzzerTestOneInput`."""
-
-CHOICES = 96
-"""As in `engine_fuzzer`, which cannot be imported without atheris."""
 
 
 def compiler() -> str:
@@ -93,8 +98,6 @@ def instrumented_core() -> Path:
 
 def write_dictionary(folder: Path) -> Path:
     """What libFuzzer may put into a request in one go."""
-    from fuzz.mutation import FIELDS, ODD
-
     words = [*ODD, *(b"%b: %b\r\n" % field for field in FIELDS)]
     lines = ["".join(f"\\x{octet:02x}" for octet in word) for word in words]
     dictionary = folder / "dictionary"
@@ -102,18 +105,20 @@ def write_dictionary(folder: Path) -> Path:
     return dictionary
 
 
+def engine_seeds(data: bytes) -> list[bytes]:
+    """`data` at once with nothing done about it, and some other way."""
+    return [data + bytes(CHOICES), data + shake_128(data).digest(CHOICES)]
+
+
 TARGETS: dict[str, tuple[Callable[[], list[str | Path]], Callable[[bytes], list[bytes]]]] = {
     "scanner": (scanner, lambda data: [ORDINARY + data]),
-    "engine": (engine, lambda data: [data + bytes(CHOICES), data + shake_128(data).digest(CHOICES)]),
+    "engine": (engine, engine_seeds),
 }
-"""How each target is built, and its seeds for one case of the corpus: of the engine at once and by the
-defaults, and some other way."""
+"""How each target is built, and its seeds for one case of the corpus."""
 
 
 def seeds(target: str, top: Path = FOLDER) -> Path:
     """The corpus as files, in a folder of its own below `top`."""
-    from corpus.http1_cases import CASES
-
     folder = top / f"{target}-seeds"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -139,5 +144,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
     sys.exit(main())

@@ -37,7 +37,9 @@ def sdist(name: str, version: str) -> Path:
         unpacking = CACHE / "unpacking"
         shutil.rmtree(unpacking, ignore_errors=True)
         with tarfile.open(archives / f"{name}-{version}.tar.gz") as archive:
-            archive.extractall(unpacking, filter="data")
+            if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                archive.extraction_filter = tarfile.data_filter
+            archive.extractall(unpacking)
         (unpacking / unpacked.name).rename(unpacked)
     return unpacked
 

@@ -47,8 +47,8 @@ def build() -> None:
         _preload()
         installed.write_text(wanted, "utf-8")
     flags = {"CC": COMPILER, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "ASAN_OPTIONS": "detect_leaks=0"}
-    editable = [*install, "--no-deps", "--editable", TREE]
-    subprocess.run(editable, check=True, env={**os.environ, **flags, "SERVERY_BUILD_NATIVE": "require"})
+    flags |= {"SERVERY_BUILD_NATIVE": "require", "PYTHONWARNINGS": "ignore"}
+    subprocess.run([*install, "--no-deps", "--editable", TREE], check=True, env={**os.environ, **flags})
 
 
 def _preload() -> None:
@@ -68,8 +68,7 @@ def _preload() -> None:
 def environment(**options: int) -> dict[str, str]:
     """What the Python of the venv needs, besides; `options` are more of AddressSanitizer's.
 
-    Python's own allocator is switched off: it would hide from the sanitizer what happens inside of its
-    arenas.
+    Python's own allocator is switched off: it would hide what happens inside of its arenas.
     """
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
