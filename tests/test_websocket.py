@@ -176,6 +176,18 @@ def test_the_scope(serve):
     }
 
 
+def test_every_request_has_an_id_of_its_own(serve):
+    app = Echo()
+    with serve(app) as server:
+        for _ in range(3):
+            with server.connect() as sock:
+                sock.sendall(GET + handshake() + close())
+                read_to_end(sock)
+    ids = [scope["extensions"]["servery"]["request_id"] for scope in app.scopes]
+    assert len(set(ids)) == 6
+    assert [number.rpartition("-")[2] for number in ids] == list("123456")
+
+
 def test_state_of_the_lifespan_is_copied_into_each_scope(serve):
     seen = queue.Queue()
 

@@ -101,6 +101,7 @@ cdef class Shared:
         if self._eager:
             self._task_options["eager_start"] = True
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
+        service.next_request_id = self.new_request_id  # for connections that are handed over
         self._prepare_scopes()
 
     def _prepare_scopes(self):
@@ -118,8 +119,11 @@ cdef class Shared:
             self._sockname, self._server = sockname, server_name(sockname)
         return self._server
 
+    def new_request_id(self):
+        """See `servery.drivers.service.numbered`."""
+        return self.next_id()
+
     cdef str next_id(self):
-        """The next request id, as `Service.next_request_id` makes them."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(self._id_prefix)
         cdef unsigned long rest
         cdef int digits = 0

@@ -6,6 +6,7 @@ Made by the server, read by drivers. One place counts connections and requests, 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -88,8 +89,17 @@ class Cycle(Protocol):
         ...
 
 
+def numbered(prefix: str) -> Callable[[], str]:
+    """A function that gives request ids, which no other worker or restart gives again."""
+    numbers = itertools.count(1)
+    return lambda: f"{prefix}-{next(numbers):x}"
+
+
 class Service:
-    """The shared part of a worker. Attributes are set once, before the first connection."""
+    """The shared part of a worker. Attributes are set once, before the first connection.
+
+    `next_request_id` may be replaced by a compiled counter: there is one for all connections.
+    """
 
     __slots__ = (
         *(
@@ -104,7 +114,17 @@ class Service:
             "cycles",
             "handshakes",
         ),
-        *("idle", "limits", "loop", "make_engine", "request_count", "root_path", "runs", "state", "stopping"),
+        *(
+            "idle",
+            "limits",
+            "loop",
+            "make_engine",
+            "next_request_id",
+            "root_path",
+            "runs",
+            "state",
+            "stopping",
+        ),
     )
 
     def __init__(
@@ -138,10 +158,10 @@ class Service:
         self.cycles: set[Cycle] = set()
         self.idle = asyncio.Event()
         self.idle.set()
-        self.request_count = 0
         self._corked: list[Corked] = []
         self.stopping = False
         self.id_prefix = os.urandom(6).hex()
+        self.next_request_id = numbered(self.id_prefix)
 
     def flush_later(self, connection: Corked) -> None:
         """Call `end_of_turn` of `connection` before the loop waits: one callback serves all connections."""
@@ -153,11 +173,6 @@ class Service:
         corked, self._corked = self._corked, []
         for connection in corked:
             connection.end_of_turn()
-
-    def next_request_id(self) -> str:
-        """A request id that no other worker or restart gives again."""
-        self.request_count += 1
-        return f"{self.id_prefix}-{self.request_count:x}"
 
     def connected(self, connection: Connection) -> None:
         """A connection was accepted."""
