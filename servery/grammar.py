@@ -59,7 +59,7 @@ WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 """Sec-WebSocket-Key: sixteen octets in base64 (RFC 6455 section 4.1)."""
 
 EXTENSION = re.compile(
-    rb"[%(t)b]++(?:%(bws)b;%(bws)b[%(t)b]++(?:%(bws)b=%(bws)b(?:[%(t)b]++|\"[%(t)b]++\"))?+)*+"
+    rb"[%(t)b]++(?:%(bws)b;%(bws)b[%(t)b]++(?:%(bws)b=%(bws)b(?:[%(t)b]++|\"[%(t)b]++\"))?)*"
     % {b"bws": _BWS, b"t": TCHAR}
 )
 """One member of Sec-WebSocket-Extensions (RFC 6455 section 9.1). A quoted value has to be a token as well, so
