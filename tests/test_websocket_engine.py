@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Iterable, Iterator
@@ -217,6 +218,12 @@ def test_no_limit_is_none() -> None:
     assert messages(frame(BINARY, b"x" * 99), ws_max_size=None) == [b"x" * 99]
     data = frame(BINARY, deflated(b"x" * 99), rsv=4)
     assert messages(data, ws_max_size=None, deflates=True) == [b"x" * 99]
+
+
+@pytest.mark.parametrize("size", [sys.maxsize - 1, sys.maxsize, sys.maxsize + 1, 1 << 64, 1 << 80])
+def test_a_limit_may_be_any_number(size: int) -> None:
+    data = frame(BINARY, b"x" * 99) + frame(BINARY, deflated(b"x" * 99), rsv=4)
+    assert messages(data, ws_max_size=size, deflates=True) == [b"x" * 99] * 2
 
 
 # --- compression -----------------------------------------------------------------------------------------
