@@ -27,6 +27,7 @@ cdef extern from "Python.h":
     bint PyUnicode_Check(object)
     bint PyUnicode_IS_COMPACT_ASCII(object)
     Py_ssize_t PyUnicode_GET_LENGTH(object)
+    object PyType_GenericAlloc(type, Py_ssize_t count)
 
 cdef double NEVER = _NEVER
 
@@ -73,6 +74,13 @@ cdef str _text(Piece *piece):
     if decoded is None:
         raise not_utf8()
     return decoded
+
+
+cdef object _received(object message):
+    """`MessageReceived(message)`, without its `__init__`: to call that costs as much as all the rest of a message."""
+    event = PyType_GenericAlloc(MessageReceived, 0)
+    event.data = message
+    return event
 
 
 cdef bytes _frame(int first, const char *content, Py_ssize_t size):
@@ -246,7 +254,7 @@ cdef class WebSocketEngine:
             elif self._state == OPEN:
                 message = self._message(&piece)
                 if message is not None:
-                    events.append(MessageReceived(message))
+                    events.append(_received(message))
         if decoder.error is not None:
             raise decoder.error
         if self._state == OPEN and self._is_full():
