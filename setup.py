@@ -24,7 +24,7 @@ from setuptools.errors import CCompilerError
 PACKAGE = "servery._speedups"
 FOLDER = Path("servery/_speedups")
 FACTS = FOLDER / "build.json"
-SOURCES = {"engine": ["engine.pyx", "scan.c"]}
+SOURCES = {"engine": ["engine.pyx", "scan.c"], "websocket": ["websocket.pyx", "frames.c"]}
 if sys.platform != "win32":  # no readiness there that a loop could wait for
     SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "connection": ["connection.pyx"]}
 NAMES = [f"{PACKAGE}.{module}" for module in SOURCES]

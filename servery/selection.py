@@ -38,8 +38,8 @@ HAS_READINESS = hasattr(readiness, "epoll") or hasattr(readiness, "kqueue")
 MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("python", "transport"): (),
     ("python", "reactor"): ("reactor",),
-    ("native", "transport"): ("engine",),
-    ("native", "reactor"): ("engine", "reactor", "connection"),
+    ("native", "transport"): ("engine", "websocket"),
+    ("native", "reactor"): ("engine", "websocket", "reactor", "connection"),
 }
 """What of the compiled core runs, by parser and io."""
 
@@ -65,7 +65,7 @@ class Selection:
         return lambda now: Http1Engine(limits, stamp, now)
 
     def handshake_reader(self, config: Config, stamp: Stamp) -> HandshakeReader:
-        """A function that reads the handshakes of WebSockets; their engines are Python with both parsers."""
+        """A function that reads the handshakes of WebSockets, and makes their engines."""
         from functools import partial
 
         from .http1.writer import switching_head
@@ -79,9 +79,13 @@ class Selection:
             config.ws_deflate_min_size,
         )
         compresses = config.ws_per_message_deflate
-        return Handshakes(
-            config.limits, deflate if compresses else None, partial(switching_head, stamp=stamp)
-        )
+        agreed = deflate if compresses else None
+        write_head = partial(switching_head, stamp=stamp)
+        if self.parser == "native":
+            from ._speedups.websocket import WebSocketEngine
+
+            return Handshakes(config.limits, agreed, write_head, WebSocketEngine)
+        return Handshakes(config.limits, agreed, write_head)
 
     def open_io(self, loop: asyncio.AbstractEventLoop, context: Context) -> Io:
         """Who owns the sockets of a worker that runs in `loop`, which calls back in `context`.

@@ -32,7 +32,7 @@ PARTS = (
     "setup.py",
     "MANIFEST.in",
 )
-MODULES = ("engine", "reactor", "connection")
+MODULES = ("engine", "websocket", "reactor", "connection")
 GENERATED = (
     *(f"{module}.c" for module in MODULES),
     "build.json",
@@ -40,7 +40,7 @@ GENERATED = (
     "engine.cp399-win_amd64.pyd",
 )
 SOURCES = {f"{module}.{kind}" for module in MODULES for kind in ("pyx", "pxd", "pyi")}
-SOURCES |= {"scan.c", "scan.h", "poll.c", "poll.h", "__init__.py"}
+SOURCES |= {"scan.c", "scan.h", "poll.c", "poll.h", "frames.c", "frames.h", "__init__.py"}
 PIP = (sys.executable, "-W", "ignore", "-m", "pip", "--disable-pip-version-check")
 OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation", "--quiet")
 SURROUNDINGS = {

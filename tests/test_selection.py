@@ -13,11 +13,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import websocket_subjects
+import wire_frames
 from harness import new_loop
 from sample_apps import ok, respond
 from under_test import ENGINES, IOS, Way, clean_environment
 
 from servery import Config, ConfigError, Server
+from servery.http1.engine import Http1Engine
 from servery.limits import DEFAULTS
 from servery.selection import MODULES, SPEEDUPS, build_facts, select
 
@@ -87,6 +90,15 @@ def test_the_parser_brings_its_io_and_its_engine(parser: str, io: str) -> None:
     engine = selection.engine_factory(DEFAULTS, lambda: b"")(0.0)
     assert type(engine).__module__ == ENGINES[parser]
     assert str(selection) == f"parser={parser} io={io} loop=asyncio"
+
+
+@pytest.mark.parametrize("parser", ENGINES)
+def test_the_parser_brings_the_engine_of_websockets(parser: str) -> None:
+    config = Config(parser=parser)
+    request = Http1Engine(DEFAULTS, lambda has: b"", 0.0).receive(wire_frames.handshake(), 0.0)[0]
+    opened = select(config).handshake_reader(config, lambda has: b"")(request)
+    assert opened is not None
+    assert type(opened.accept(None, [], 0.0)).__module__ == websocket_subjects.ENGINES[parser]
 
 
 def test_what_was_asked_for_runs(way: Way) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import tracemalloc
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from tracing import cuttings, pieces
+from websocket_subjects import chosen, engine_class
 from wire_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, close, frame, frames_of, text
 
 from servery.engine import NEVER
@@ -23,9 +25,17 @@ from servery.websocket.engine import PINGS_KEPT, PONGS_KEPT, WebSocketEngine
 AGREED = Agreement(15, 15, True, True, b"")
 
 
+@pytest.fixture(autouse=True)
+def each_engine(engine_name: str) -> Iterator[None]:
+    """All of this holds for the reference and for the compiled twin."""
+    with chosen(engine_name):
+        yield
+
+
 def make(*, deflates: bool = False, spread: float = 0.0, **limits: Any) -> WebSocketEngine:
     pair = (Deflater(AGREED, DeflateSettings(min_size=10)), Inflater(AGREED)) if deflates else (None, None)
-    return WebSocketEngine(Limits(**limits), 0.0, b"", *pair, spread)
+    engine: WebSocketEngine = engine_class()(Limits(**limits), 0.0, b"", *pair, spread)
+    return engine
 
 
 def deflated(content: bytes) -> bytes:
@@ -208,6 +218,12 @@ def test_no_limit_is_none() -> None:
     assert messages(frame(BINARY, b"x" * 99), ws_max_size=None) == [b"x" * 99]
     data = frame(BINARY, deflated(b"x" * 99), rsv=4)
     assert messages(data, ws_max_size=None, deflates=True) == [b"x" * 99]
+
+
+@pytest.mark.parametrize("size", [sys.maxsize - 1, sys.maxsize, sys.maxsize + 1, 1 << 64, 1 << 80])
+def test_a_limit_may_be_any_number(size: int) -> None:
+    data = frame(BINARY, b"x" * 99) + frame(BINARY, deflated(b"x" * 99), rsv=4)
+    assert messages(data, ws_max_size=size, deflates=True) == [b"x" * 99] * 2
 
 
 # --- compression -----------------------------------------------------------------------------------------
@@ -411,7 +427,7 @@ def test_text_that_utf8_cannot_encode_is_an_error() -> None:
 
 
 def test_the_answer_to_the_handshake_goes_first() -> None:
-    engine = WebSocketEngine(Limits(), 0.0, b"HEAD")
+    engine = engine_class()(Limits(), 0.0, b"HEAD")
     engine.send_text("x")
     assert engine.take_output() == [b"HEAD", b"\x81\x01x"]
 
@@ -580,7 +596,7 @@ def test_lingering_ends_with_the_peer() -> None:
 
 
 def test_a_failed_connection_is_freed_without_the_collector(no_collector: None) -> None:
-    class Watched(WebSocketEngine):
+    class Watched(engine_class()):  # type: ignore[misc]
         """Without slots: it can be watched."""
 
     engine = Watched(Limits(), 0.0)

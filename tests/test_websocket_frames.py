@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
 from tracing import cuttings, pieces
+from websocket_subjects import chosen, decoder_class
 from wire_frames import BINARY, CLOSE, CONTINUATION, MASK, PING, PONG, TEXT, Frame, frame, frames_of
 
 from servery.errors import LimitExceeded
-from servery.websocket.frames import FrameDecoder, frame_head, unmask
+from servery.websocket.frames import frame_head, unmask
+
+
+@pytest.fixture(autouse=True)
+def each_engine(engine_name: str) -> Iterator[None]:
+    """All of this holds for the reference and for the compiled twin."""
+    with chosen(engine_name):
+        yield
+
 
 Whole = tuple[int, bytes, bool]
 """Opcode, content, whether compressed."""
@@ -22,7 +32,7 @@ def decoded(
 ) -> tuple[list[Whole], int, str]:
     """The whole messages in `data`, then the close code and the reason of its fault (0 and nothing
     without)."""
-    decoder = FrameDecoder(max_size, deflates)
+    decoder = decoder_class()(max_size, deflates)
     found: list[Whole] = []
     content = b""
     for piece in pieces(data, cuts):
@@ -77,7 +87,9 @@ def test_every_mask_is_taken_off(mask: bytes) -> None:
 @pytest.mark.parametrize("size", range(40))
 def test_unmask_is_an_exclusive_or_octet_by_octet(size: int) -> None:
     octets = random.Random(size).randbytes(size)
-    assert unmask(octets, MASK) == bytes(a ^ b for a, b in zip(octets, cycle(MASK), strict=False))
+    plain = bytes(a ^ b for a, b in zip(octets, cycle(MASK), strict=False))
+    assert unmask(octets, MASK) == plain
+    assert decode(frame(BINARY, plain)) == ([(BINARY, plain, False)], 0, "")
 
 
 def test_fragments_are_one_message_and_control_frames_go_between() -> None:
@@ -170,7 +182,7 @@ def test_a_continuation_continues_something(final: bool) -> None:
 
 
 def test_nothing_is_read_behind_a_fault() -> None:
-    decoder = FrameDecoder(None, False)
+    decoder = decoder_class()(None, False)
     assert decoder.feed(frame(3) + frame(TEXT, b"x")) == []
     assert decoder.error is not None
     assert decoder.error.__traceback__ is None
@@ -197,7 +209,7 @@ def test_the_limit_begins_anew_with_each_message() -> None:
 
 @pytest.mark.parametrize("size", [301, 65536, 1 << 62])
 def test_a_length_that_is_too_big_is_refused_before_any_content_comes(size: int) -> None:
-    decoder = FrameDecoder(300, False)
+    decoder = decoder_class()(300, False)
     assert decoder.feed(frame(BINARY, size=size)[:-4]) == []  # not even the mask has come
     assert isinstance(decoder.error, LimitExceeded)
 
@@ -208,13 +220,13 @@ def test_what_is_compressed_has_no_limit_here() -> None:
 
 
 def test_no_limit() -> None:
-    decoder = FrameDecoder(None, False)
+    decoder = decoder_class()(None, False)
     decoder.feed(frame(BINARY, size=1 << 62))
     assert decoder.error is None
 
 
 def test_content_is_handed_on_as_it_comes_and_not_kept() -> None:
-    decoder = FrameDecoder(None, False)
+    decoder = decoder_class()(None, False)
     decoder.feed(frame(BINARY, size=64 << 20))
     block = b"\0" * 65536
     tracemalloc.start()

@@ -32,12 +32,12 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
 }
-MODULES = {"engine"} if os.name == "nt" else {"engine", "reactor", "connection"}
+MODULES = {"engine", "websocket"} if os.name == "nt" else {"engine", "websocket", "reactor", "connection"}
 WAYS = {
     ("python", "transport"): set(),
     ("python", "reactor"): {"reactor"},
-    ("native", "transport"): {"engine"},
-    ("native", "reactor"): {"engine", "reactor", "connection"},
+    ("native", "transport"): {"engine", "websocket"},
+    ("native", "reactor"): {"engine", "websocket", "reactor", "connection"},
 }
 """What is imported of the compiled core, by parser and io."""
 WHICH = """

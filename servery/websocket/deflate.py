@@ -6,6 +6,7 @@ inflated, so that a small message cannot become a large one unseen.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ class Inflater:
             self._ended += octets
         else:
             try:
-                content = inflating.decompress(octets, 0 if room is None else room + 1)
+                content = inflating.decompress(octets, 0 if room is None else min(room + 1, sys.maxsize))
             except zlib.error:
                 raise RemoteProtocolError(INVALID_DATA, "message is not compressed as agreed") from None
             if room is not None and len(content) > room:

@@ -179,7 +179,7 @@ class WebSocketEngine:
         events: list[Event] = []
         if self._state is OPEN:
             if self._pinged and self._limits.ws_ping_timeout is not None:
-                self._fail(RemoteProtocolError(INTERNAL_ERROR, "no answer to a ping in time"), now, events)
+                self._fail(silent(), now, events)
             else:
                 self._send_ping(now, asked=False)
                 timeout = self._limits.ws_ping_timeout
@@ -187,7 +187,7 @@ class WebSocketEngine:
                 self._pinged = True
         else:
             if self._state is CLOSING:
-                events.append(WebSocketClosed(LOST, "no answer to our close frame in time"))
+                events.append(unanswered())
             self._close()
         return events
 
@@ -222,11 +222,7 @@ class WebSocketEngine:
 
     def send_text(self, text: str) -> int:
         """Queue a text message; returns how many octets wait for it. Raises `LocalProtocolError`."""
-        try:
-            octets = text.encode()
-        except UnicodeEncodeError as error:
-            raise LocalProtocolError(f"the text of a message cannot be UTF-8: {error}") from None
-        return self._send(TEXT, octets)
+        return self._send(TEXT, encode_text(text))
 
     def send_bytes(self, data: bytes) -> int:
         """Queue a binary message; returns how many octets wait for it."""
@@ -294,3 +290,21 @@ class WebSocketEngine:
         self._forget()
         self.closing = True
         self.deadline = NEVER
+
+
+def silent() -> RemoteProtocolError:
+    """The fault of a peer that has not answered a ping."""
+    return RemoteProtocolError(INTERNAL_ERROR, "no answer to a ping in time")
+
+
+def unanswered() -> WebSocketClosed:
+    """The end of a connection whose peer has not answered our close frame."""
+    return WebSocketClosed(LOST, "no answer to our close frame in time")
+
+
+def encode_text(text: str) -> bytes:
+    """The content of a text message. Raises `LocalProtocolError`."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError(f"the text of a message cannot be UTF-8: {error}") from None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hashlib import sha1
 
 from ..engine import RawHeaders
+from ..engine import WebSocketEngine as Engine
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..events import Headers, RequestReceived
 from ..grammar import EXTENSION, TOKEN, WEBSOCKET_KEY, list_members
@@ -29,12 +30,19 @@ checks: `servery.http1.writer.switching_head`."""
 
 class Handshakes:
     """Reads the handshakes of a worker. `deflate` is how messages are compressed, ``None`` if they never
-    are."""
+    are; `engine` is called with the arguments of `WebSocketEngine`."""
 
-    def __init__(self, limits: Limits, deflate: DeflateSettings | None, write_head: WriteHead) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        deflate: DeflateSettings | None,
+        write_head: WriteHead,
+        engine: Callable[..., Engine] = WebSocketEngine,
+    ) -> None:
         self.limits = limits
         self.deflate = deflate
         self.write_head = write_head
+        self.engine = engine
 
     def __call__(self, request: RequestReceived) -> Handshake | None:
         """The handshake that `request` is, or ``None`` if it asks for no WebSocket: then it is plain HTTP.
@@ -73,7 +81,7 @@ class Handshake:
         self._offers = offers
         self.subprotocols = subprotocols
 
-    def accept(self, subprotocol: str | None, headers: RawHeaders, now: float) -> WebSocketEngine:
+    def accept(self, subprotocol: str | None, headers: RawHeaders, now: float) -> Engine:
         """The engine of the WebSocket, with the 101 response queued in it. Raises `LocalProtocolError`."""
         made_by = self._handshakes
         settings = made_by.deflate
@@ -87,9 +95,9 @@ class Handshake:
         head = made_by.write_head(_own_fields(digest, subprotocol, agreement), headers)
         spread = digest[0] / 255
         if agreement is None or settings is None:
-            return WebSocketEngine(made_by.limits, now, head, spread=spread)
+            return made_by.engine(made_by.limits, now, head, spread=spread)
         deflater = Deflater(agreement, settings)
-        return WebSocketEngine(made_by.limits, now, head, deflater, Inflater(agreement), spread)
+        return made_by.engine(made_by.limits, now, head, deflater, Inflater(agreement), spread)
 
 
 def _own_fields(digest: bytes, subprotocol: str | None, agreement: Agreement | None) -> bytes:

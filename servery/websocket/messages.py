@@ -52,7 +52,7 @@ class Assembler:
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise _not_utf8() from None
+            raise not_utf8() from None
 
     def _check(self, octets: bytes) -> None:
         """Whether text can still become UTF-8; what is decoded here is thrown away, since it would be in
@@ -62,8 +62,9 @@ class Assembler:
         try:
             self._utf8.decode(octets)
         except UnicodeDecodeError:
-            raise _not_utf8() from None
+            raise not_utf8() from None
 
 
-def _not_utf8() -> RemoteProtocolError:
+def not_utf8() -> RemoteProtocolError:
+    """The fault of a peer whose text cannot be decoded."""
     return RemoteProtocolError(INVALID_DATA, "text is not UTF-8")
