@@ -612,8 +612,8 @@ def test_finalizers_may_ask_the_loop_for_calls_whenever_the_collector_runs(serve
     with serve(app) as server, server.connect() as sock:
         gc.callbacks.append(collected)
         try:
-            gc.set_threshold(1, 1000, 1000)
-            for _ in range(50):
+            gc.set_threshold(25, 1000, 1000)
+            for _ in range(20):
                 sock.sendall(GET % b"")
                 assert read_response(sock)[1] == b"ok"
         finally:

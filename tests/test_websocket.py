@@ -818,7 +818,7 @@ def test_a_peer_that_takes_nothing_is_reset(serve):
 
 def test_a_peer_is_held_back_by_an_application_that_does_not_receive(serve):
     go = threading.Event()
-    count = 200
+    count = 80
     content = b"y" * 100_000
 
     async def app(scope, receive, send):
