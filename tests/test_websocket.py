@@ -921,6 +921,31 @@ def test_a_peer_that_sends_one_long_message_slowly_stays(serve):
         assert client.read() == Frame(BINARY, b"x" * 20)
 
 
+def test_a_peer_that_is_behind_with_reading_is_not_taken_for_silent(serve):
+    content = b"x" * (20 << 20)
+
+    async def app(scope, receive, send):
+        await accept(receive, send)
+        await send({"type": "websocket.send", "bytes": content})
+        assert (await receive())["text"] == "all"
+
+    with serve(app, ws_ping_interval=0.4, ws_ping_timeout=0.8) as server, connected(server) as client:
+        threading.Event().wait(2.0)
+        client.drop(10 + len(content))
+        client.send(text("all"))
+        while (one := client.read()).opcode == PING:
+            pass
+        assert one == Frame(CLOSE, b"\x03\xe8")
+    assert server.errors.lines(30) == []
+
+
+def test_no_interval_no_pings(serve):
+    with serve(Echo(), ws_ping_interval=None, ws_ping_timeout=20.0) as server, connected(server) as client:
+        client.sock.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            client.read()
+
+
 def test_the_application_may_measure_the_round_trip(serve):
     seen = queue.Queue()
 
@@ -982,6 +1007,43 @@ def test_a_handshake_that_is_accepted_during_the_stop_is_closed_at_once(serve):
         assert client.read() == Frame(CLOSE, b"\x03\xf4")
         client.send(close(1012))
         assert client.read_to_close() == []
+    assert server.errors.lines(30) == []
+
+
+def test_an_application_that_has_not_answered_is_told_after_the_grace(serve):
+    entered = threading.Event()
+    seen = queue.Queue()
+
+    async def app(scope, receive, send):
+        await receive()
+        entered.set()
+        seen.put(await receive())
+
+    with serve(app, timeout_stream_grace=0.2) as server, server.connect() as sock:
+        sock.sendall(handshake())
+        entered.wait(WAIT)
+        server.server.should_exit = True
+        assert seen.get(timeout=WAIT) == {"type": "websocket.disconnect", "code": 1006, "reason": ""}
+        assert read_to_end(sock) == b""
+    assert server.errors.lines(30) == []
+
+
+def test_an_open_websocket_is_told_once(serve):
+    seen = queue.Queue()
+
+    async def app(scope, receive, send):
+        await accept(receive, send)
+        seen.put((await receive())["code"])
+        await asyncio.sleep(0.5)  # beyond the grace
+
+    with serve(app, timeout_stream_grace=0.1) as server, connected(server) as client:
+        server.server.should_exit = True
+        assert client.read() == Frame(CLOSE, b"\x03\xf4")
+        client.send(close(1012))
+        assert client.read_to_close() == []
+        server.stop()
+    assert seen.get(timeout=WAIT) == 1012
+    assert seen.empty()
     assert server.errors.lines(30) == []
 
 

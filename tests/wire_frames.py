@@ -142,6 +142,15 @@ class Client:
                 return None
             self._rest += data
 
+    def drop(self, size: int) -> None:
+        """Read `size` octets quickly, whatever they are."""
+        dropped, self._rest = self._rest[:size], self._rest[size:]
+        size -= len(dropped)
+        while size:
+            data = self.sock.recv(min(size, 1 << 20))
+            assert data, "closed too early"
+            size -= len(data)
+
     def read_to_close(self) -> list[Frame]:
         """All frames up to EOF."""
         frames = []

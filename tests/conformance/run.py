@@ -48,11 +48,12 @@ class NotRun(Exception):
     """The suite cannot be run; the text says what is missing."""
 
 
-def call(command: list[str | Path], what: str) -> None:
-    """Run `command` quietly. Raises `NotRun` with the end of what it said."""
+def call(command: list[str | Path], what: str) -> str:
+    """Run `command` quietly; returns what it said. Raises `NotRun` with the end of that."""
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise NotRun(f"{what} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+    return done.stdout + done.stderr
 
 
 def python27() -> str:
@@ -130,7 +131,9 @@ def run(command: Path, cases: list[str]) -> dict[str, Any]:
             "exclude-agent-cases": {},
         }
         (CACHE / "plan.json").write_text(json.dumps(plan), "utf-8")
-        call([command, "-m", "fuzzingclient", "-s", CACHE / "plan.json"], "the suite")
+        said = call([command, "-m", "fuzzingclient", "-s", CACHE / "plan.json"], "the suite")
+    if not (reports / "index.json").exists():
+        raise NotRun(f"the suite has written no report: {said.strip()[-500:]}")
     results: dict[str, Any] = json.loads((reports / "index.json").read_text("utf-8"))
     return results
 
