@@ -26,7 +26,8 @@ FOLDER = Path("servery/_speedups")
 FACTS = FOLDER / "build.json"
 SOURCES = {"engine": ["engine.pyx", "scan.c"], "websocket": ["websocket.pyx", "frames.c"]}
 if sys.platform != "win32":  # no readiness there that a loop could wait for
-    SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "connection": ["connection.pyx"]}
+    SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "shared": ["shared.pyx"], "calls": ["calls.pyx"]}
+    SOURCES |= {name: [f"{name}.pyx"] for name in ("http_cycle", "websocket_cycle", "connection")}
 NAMES = [f"{PACKAGE}.{module}" for module in SOURCES]
 DEPENDS = [Path("setup.py"), *FOLDER.glob("*.pxd"), *FOLDER.glob("*.h")]
 
@@ -63,6 +64,11 @@ class BuildNative(build_ext):
     """Compiles the core. With ``auto``, whatever goes wrong leaves an install that is pure, and says so."""
 
     failure = ""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = True  # as many compilers as there are processors
 
     def run(self) -> None:
         if not self.extensions:

@@ -35,11 +35,16 @@ SPEEDUPS = Path(__file__).parent / "_speedups"
 HAS_READINESS = hasattr(readiness, "epoll") or hasattr(readiness, "kqueue")
 """Whether this platform has something that a reactor can stand on."""
 
+_ENGINES = ("engine", "websocket")
+
 MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("python", "transport"): (),
     ("python", "reactor"): ("reactor",),
-    ("native", "transport"): ("engine", "websocket"),
-    ("native", "reactor"): ("engine", "websocket", "reactor", "connection"),
+    ("native", "transport"): _ENGINES,
+    ("native", "reactor"): (
+        *(*_ENGINES, "reactor", "shared", "calls"),
+        *("http_cycle", "websocket_cycle", "connection"),
+    ),
 }
 """What of the compiled core runs, by parser and io."""
 
@@ -115,7 +120,8 @@ class Selection:
     def _beginner(self, reactor: Any, service: Service) -> Begin:
         """What takes over the connections that `reactor` accepts."""
         if self.parser == "native":
-            from ._speedups.connection import Connection, Shared
+            from ._speedups.connection import Connection
+            from ._speedups.shared import Shared
 
             shared = Shared(service)
             return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()

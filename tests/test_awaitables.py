@@ -141,6 +141,7 @@ def test_they_return_coroutines(serve):
             for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
                 with pytest.raises(TypeError):
                     duplicate(coroutine)
+            assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
             coroutine.close()
             assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 

@@ -32,14 +32,16 @@ PARTS = (
     "setup.py",
     "MANIFEST.in",
 )
-MODULES = ("engine", "websocket", "reactor", "connection")
+TYPED = ("engine", "websocket", "reactor", "connection", "shared")
+MODULES = (*TYPED, "calls", "http_cycle", "websocket_cycle")
 GENERATED = (
     *(f"{module}.c" for module in MODULES),
     "build.json",
     "engine.cpython-399-somewhere.so",
     "engine.cp399-win_amd64.pyd",
 )
-SOURCES = {f"{module}.{kind}" for module in MODULES for kind in ("pyx", "pxd", "pyi")}
+SOURCES = {f"{module}.{kind}" for module in MODULES for kind in ("pyx", "pxd")}
+SOURCES |= {f"{module}.pyi" for module in TYPED}
 SOURCES |= {"scan.c", "scan.h", "poll.c", "poll.h", "frames.c", "frames.h", "__init__.py"}
 PIP = (sys.executable, "-W", "ignore", "-m", "pip", "--disable-pip-version-check")
 OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation", "--quiet")

@@ -118,7 +118,7 @@ def test_a_server_says_what_runs_and_answers(serve) -> None:
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert f"\r\n\r\n{selection} interface=asgi3 by=".encode() in answer
     fused = selection.parser == "native" and selection.io == "reactor"
-    assert (b" by=servery._speedups.connection " in answer) == fused
+    assert (b" by=servery._speedups.http_cycle " in answer) == fused
 
 
 @pytest.mark.parametrize(("parser", "io"), MODULES)

@@ -32,12 +32,14 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
 }
-MODULES = {"engine", "websocket"} if os.name == "nt" else {"engine", "websocket", "reactor", "connection"}
+ENGINES = {"engine", "websocket"}
+FUSED = ENGINES | {"reactor", "shared", "calls", "http_cycle", "websocket_cycle", "connection"}
+MODULES = ENGINES if os.name == "nt" else FUSED
 WAYS = {
     ("python", "transport"): set(),
     ("python", "reactor"): {"reactor"},
-    ("native", "transport"): {"engine", "websocket"},
-    ("native", "reactor"): {"engine", "websocket", "reactor", "connection"},
+    ("native", "transport"): ENGINES,
+    ("native", "reactor"): FUSED,
 }
 """What is imported of the compiled core, by parser and io."""
 WHICH = """

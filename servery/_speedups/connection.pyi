@@ -2,13 +2,8 @@
 
 from typing import Any
 
-from ..drivers.service import Service
 from .reactor import Reactor, Transport
-
-class Shared:
-    """What the connections of a worker share."""
-
-    def __init__(self, service: Service) -> None: ...
+from .shared import Shared
 
 class Connection(Transport):
     """One connection of a reactor."""

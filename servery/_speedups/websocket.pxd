@@ -85,8 +85,11 @@ cdef class WebSocketEngine:
     cpdef list stop(self, double now)
     cpdef list take_output(self)
 
+    cdef object take(self, const char *data, Py_ssize_t size, double now)
+    cdef list output(self)
     cdef int _read(self, bytes data, double now, list events) except -1
     cdef object _message(self, Piece *piece)
+    cdef int _count(self, object message, Py_ssize_t size) except -1
     cdef bint _is_full(self) noexcept
     cdef int _receive_ping_or_pong(self, Piece *piece, double now, list events) except -1
     cdef int _receive_close(self, bytes payload, list events) except -1

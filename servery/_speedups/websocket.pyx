@@ -238,6 +238,39 @@ cdef class WebSocketEngine:
             self._fail(error.with_traceback(None), now, events)
         return events
 
+    cdef object take(self, const char *data, Py_ssize_t size, double now):
+        """The short way for what most reads bring, a whole message in one frame: the message, without an event around it.
+
+        None if it is anything else, or a fault: then nothing has happened, and `receive` is to be called.
+        """
+        cdef sv_place place
+        cdef sv_frame frame
+        cdef Piece piece
+        cdef FrameDecoder decoder = self._decoder
+        if self._state != OPEN or decoder._left or decoder._message or decoder._kept:
+            return None
+        place.room = decoder._limit
+        place.deflates = place.within = place.compressed = False  # a compressed message is a fault here
+        if sv_read_head(<const uint8_t *>data, size, &place, &frame) != SV_FRAME or not frame.final:
+            return None
+        if frame.opcode >= SV_CONTROL or frame.head + frame.size != <uint64_t>size:
+            return None
+        piece.opcode, piece.content, piece.size = frame.opcode, <const uint8_t *>data + frame.head, <Py_ssize_t>frame.size
+        memcpy(piece.mask, piece.content - SV_MASK_SIZE, SV_MASK_SIZE)
+        if piece.opcode == BINARY:
+            message = _content(&piece)
+        else:
+            try:
+                message = _text(&piece)
+            except RemoteProtocolError:
+                return None
+        self._heard(now)
+        self._count(message, piece.size)
+        if self._is_full():
+            self.wants_read = False
+            self.deadline = NEVER
+        return message
+
     cdef int _read(self, bytes data, double now, list events) except -1:
         cdef FrameDecoder decoder = self._decoder
         cdef Piece piece
@@ -274,11 +307,15 @@ cdef class WebSocketEngine:
             message = _text(piece)
         else:
             message = _content(piece)
+        self._count(message, size)
+        return message
+
+    cdef int _count(self, object message, Py_ssize_t size) except -1:
         self.messages_received += 1
         self.octets_received += size
         self._waiting += 1
         self._waiting_size += len(message)
-        return message
+        return 0
 
     cdef bint _is_full(self) noexcept:
         return self._waiting > self._max_queue or self._waiting_size > self._body_buffer
@@ -411,12 +448,16 @@ cdef class WebSocketEngine:
         return [WebSocketClosed(RESTART, "")]
 
     cpdef list take_output(self):
-        cdef list out = self._out
+        cdef list out = self.output()
         self._out = []
-        if self._pongs:
-            out += self._pongs
-            self._pongs = []
         return out
+
+    cdef list output(self):
+        """What is to be written: the caller hands it over, and forgets it."""
+        if self._pongs:
+            self._out += self._pongs
+            self._pongs = []
+        return self._out
 
     # --- inside ----------------------------------------------------------------------------------------
 

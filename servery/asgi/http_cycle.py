@@ -7,21 +7,16 @@ response is complete it can no longer reach the connection, which may already se
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ..engine import HttpEngine, Message, Port, Scope, Wakeup
+from ..engine import HttpEngine, Message, Port, Scope
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
-from .calls import begun, entered
+from .calls import App, Call, entered
 from .messages import as_bytes, is_disconnect, send_other
 
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-
-class HttpCycle:
+class HttpCycle(Call):
     """The life of one request. The driver feeds it; the application calls `receive` and `send`.
 
     `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the
@@ -29,8 +24,8 @@ class HttpCycle:
     """
 
     __slots__ = (
-        *("_answered", "_gone", "_lost", "_more_body", "_parts", "_told"),
-        *("_trailers", "_wakeup", "buffered", "engine", "port", "request", "request_id", "scope", "started"),
+        *("_answered", "_gone", "_more_body", "_parts", "_told"),
+        *("_trailers", "buffered", "engine", "request", "request_id", "scope", "started"),
         *("status", "stream", "task"),
     )
 
@@ -43,6 +38,7 @@ class HttpCycle:
         now: float,
         request_id: str,
     ) -> None:
+        super().__init__(port)
         self.scope = scope
         self.request = request
         self.request_id = request_id
@@ -51,16 +47,13 @@ class HttpCycle:
         self.task: Any = None
         self.buffered = 0
         self.engine = engine
-        self.port = port
         self.stream = request.stream
         self._parts: list[bytes] | None = [b""] if request.complete else None
         self._more_body = not request.complete
         self._trailers: Headers = []
         self._answered = False  # the response is complete
         self._gone = False  # receive() tells http.disconnect
-        self._lost = False  # send() raises
         self._told = False  # http.disconnect was received, while the response was not complete
-        self._wakeup: Wakeup | None = None
 
     # --- from the driver -----------------------------------------------------------------------------
 
@@ -88,11 +81,6 @@ class HttpCycle:
         self._lost = self._lost or lost
         self.wake()
 
-    def wake(self) -> None:
-        """Let what waits look again: the connection is writable, or something arrived."""
-        if self._wakeup is not None:
-            self._wakeup.set()
-
     @property
     def answered(self) -> bool:
         """Whether the response is complete."""
@@ -102,10 +90,6 @@ class HttpCycle:
     def told(self) -> bool:
         """Whether the application has received ``http.disconnect`` before its response was complete."""
         return self._told
-
-    def begin(self, app: App) -> Coroutine[Any, Any, None]:
-        """`run`, for a task."""
-        return begun(self.run(app))
 
     async def run(self, app: App) -> None:
         """Call the application and see its request to an end. Never raises `Exception`."""
@@ -204,22 +188,8 @@ class HttpCycle:
     def complete(self) -> None:
         """The response is queued to its end: let go of the connection."""
         self._answered = True
-        if self._wakeup is not None:
-            self._wakeup.set()
+        self.wake()
         self.port.response_complete(self)
-
-    async def _drained(self) -> None:
-        while not self.port.writable and not self._lost:
-            await self.wait()
-        if self._lost:
-            raise ClientDisconnected("the client has closed the connection")
-
-    async def wait(self) -> None:
-        """Wait until `wake`."""
-        wakeup = self._wakeup
-        if wakeup is None:
-            wakeup = self._wakeup = self.port.wakeup()
-        await wakeup.wait()
 
     # --- the end -------------------------------------------------------------------------------------
 

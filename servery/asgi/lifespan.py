@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Message, Wakeup
 from ..errors import LifespanError, LocalProtocolError
-from .http_cycle import App
+from .calls import App
 
 
 class Phase(Enum):

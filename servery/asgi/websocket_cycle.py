@@ -8,15 +8,13 @@ the HTTP engine, or has its port open the WebSocket, and goes on with the engine
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine
 from enum import Enum
 from typing import Any
 
-from ..engine import HttpEngine, Message, Scope, Wakeup, WebSocketEngine, WebSocketHandshake, WebSocketPort
+from ..engine import HttpEngine, Message, Scope, WebSocketEngine, WebSocketHandshake, WebSocketPort
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Event, MessageReceived, PongReceived, RequestReceived, WebSocketClosed, WebSocketFailed
-from .calls import begun, entered
-from .http_cycle import App
+from .calls import App, Call, entered
 from .messages import as_bytes, is_disconnect, required
 
 NORMAL, INTERNAL_ERROR, LOST = 1000, 1011, 1006
@@ -36,7 +34,7 @@ class Phase(Enum):
 CONNECTING, DENYING, OPEN, ENDED = Phase
 
 
-class WebSocketCycle:
+class WebSocketCycle(Call):
     """The life of one WebSocket. The driver feeds it; the application calls `receive` and `send`.
 
     `request`, `request_id` and `started` (monotonic seconds) are kept for the log, `status` is that of the
@@ -45,10 +43,12 @@ class WebSocketCycle:
     """
 
     __slots__ = (
-        *("_asked", "_connected", "_gone", "_handshake", "_lost", "_messages", "_phase", "_told", "_wakeup"),
-        *("buffered", "close_code", "close_reason", "engine", "port", "request", "request_id", "scope"),
+        *("_connected", "_gone", "_handshake", "_messages", "_phase", "_told"),
+        *("buffered", "close_code", "close_reason", "engine", "request", "request_id", "scope"),
         *("started", "status", "stream", "task", "websocket"),
     )
+
+    port: WebSocketPort
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class WebSocketCycle:
         now: float,
         request_id: str,
     ) -> None:
+        super().__init__(port)
         self.scope = scope
         self.request = request
         self.request_id = request_id
@@ -68,7 +69,6 @@ class WebSocketCycle:
         self.task: Any = None
         self.buffered = 0  # of a request body; the engine counts messages
         self.engine = engine
-        self.port = port
         self.stream = request.stream
         self.websocket: WebSocketEngine | None = None
         self.close_code = 0
@@ -77,11 +77,8 @@ class WebSocketCycle:
         self._phase = CONNECTING
         self._connected = False  # receive() has told websocket.connect
         self._messages: deque[Event] = deque()
-        self._asked = 0  # pings of the application's that are not answered
         self._gone = False  # receive() tells websocket.disconnect once there is nothing else to tell
-        self._lost = False  # send() raises
         self._told = False  # websocket.disconnect was received, and it was not the application that closed
-        self._wakeup: Wakeup | None = None
 
     # --- from the driver -----------------------------------------------------------------------------
 
@@ -117,11 +114,6 @@ class WebSocketCycle:
             self._gone = True
             self.close_code, self.close_reason = code, reason
 
-    def wake(self) -> None:
-        """Let what waits look again: the connection is writable, or something arrived."""
-        if self._wakeup is not None:
-            self._wakeup.set()
-
     @property
     def answered(self) -> bool:
         """Whether the application is done with the connection."""
@@ -131,10 +123,6 @@ class WebSocketCycle:
     def told(self) -> bool:
         """Whether the application has received ``websocket.disconnect`` before it closed by itself."""
         return self._told
-
-    def begin(self, app: App) -> Coroutine[Any, Any, None]:
-        """`run`, for a task."""
-        return begun(self.run(app))
 
     async def run(self, app: App) -> None:
         """Call the application and see its connection to an end. Never raises `Exception`."""
@@ -283,12 +271,6 @@ class WebSocketCycle:
         port.flush_soon(len(body))
         await self._drained()
 
-    async def _drained(self) -> None:
-        while not self.port.writable and not self._lost:
-            await self.wait()
-        if self._lost:
-            raise ClientDisconnected("the client has closed the connection")
-
     def _complete(self) -> None:
         self._phase = ENDED
         self.port.flush()
@@ -314,10 +296,3 @@ class WebSocketCycle:
         else:
             self.status = self.engine.fail_response(self.stream)
             self._complete()
-
-    async def wait(self) -> None:
-        """Wait until `wake`."""
-        wakeup = self._wakeup
-        if wakeup is None:
-            wakeup = self._wakeup = self.port.wakeup()
-        await wakeup.wait()

@@ -29,18 +29,15 @@ NEWER_VERSION = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-ver
 
 
 class AsyncioConnection(WritingHalf):
-    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`.
-
-    `engine` is given where another driver has begun with it: see `take_over`.
-    """
+    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`."""
 
     __slots__ = (
         *("_advance_due", "_fin_sent", "_http", "_info", "_paused", "_settling"),
         *("_fault", "_websocket"),
     )
 
-    def __init__(self, service: Service, engine: HttpEngine | None = None) -> None:
-        self._http = engine or service.make_engine(monotonic())
+    def __init__(self, service: Service) -> None:
+        self._http: HttpEngine = service.make_engine(monotonic())
         super().__init__(service, self._http)
         self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
         self._paused = self._fin_sent = False
@@ -68,16 +65,6 @@ class AsyncioConnection(WritingHalf):
             self.stop(monotonic())
         else:
             self.settle()
-
-    def take_over(self, transport: asyncio.Transport, paused: bool, events: list[Event], now: float) -> None:
-        """Go on with a connection that another driver has begun, from these events of its engine.
-
-        It is the transport's protocol already; `paused` says that reading is.
-        """
-        self._paused = paused
-        self.connection_made(transport)
-        self._dispatch(events, now)
-        self.settle()
 
     def data_received(self, data: bytes) -> None:
         """Octets from the peer."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Protocol
 
-from ..asgi.http_cycle import App
+from ..asgi.calls import App
 from ..asgi.websocket_cycle import LOST, WebSocketCycle
 from ..engine import HttpEngine, WebSocketHandshake
 from ..events import RequestReceived
@@ -96,35 +96,12 @@ def numbered(prefix: str) -> Callable[[], str]:
 
 
 class Service:
-    """The shared part of a worker. Attributes are set once, before the first connection.
-
-    `next_request_id` may be replaced by a compiled counter: there is one for all connections.
-    """
+    """The shared part of a worker. Attributes are set once, before the first connection."""
 
     __slots__ = (
-        *(
-            "_corked",
-            "id_prefix",
-            "access",
-            "app",
-            "clock",
-            "concurrency",
-            "connections",
-            "context",
-            "cycles",
-            "handshakes",
-        ),
-        *(
-            "idle",
-            "limits",
-            "loop",
-            "make_engine",
-            "next_request_id",
-            "root_path",
-            "runs",
-            "state",
-            "stopping",
-        ),
+        *("_corked", "access", "app", "clock", "concurrency", "connections", "context", "cycles"),
+        *("handshakes", "id_prefix", "idle", "limits", "loop", "make_engine", "next_request_id"),
+        *("root_path", "runs", "state", "stopping"),
     )
 
     def __init__(

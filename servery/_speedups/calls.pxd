@@ -1,0 +1,95 @@
+"""The map of what an application is called with and waits for; see calls.pyx."""
+
+from cpython.object cimport PyObject
+
+from .engine cimport Http1Engine
+from .reactor cimport Transport
+from .shared cimport Shared
+
+
+cdef class Call
+
+
+cdef class Twin:
+    cdef object run, receive, send
+
+
+cdef class Port(Transport):
+    """The connection as its cycle sees it: the twin of `servery.engine.Port`."""
+    cdef Shared _shared
+    cdef Py_ssize_t _corked     # octets, and one for each part, that are queued in the engine only
+    cdef bint _stopped_reading
+
+    cdef int part_queued(self, Py_ssize_t size) except -1   # content, and more may follow
+    cdef int end_queued(self, Py_ssize_t size) except -1    # the end of a response
+    cdef int write_out(self) except -1                      # all that the engine has queued
+    cdef int settle(self) except -1
+    cdef bint write_file(self, object sending) except -1    # after what is queued; whether the kernel has taken it all
+    cdef int open_websocket(self, object handshake, object subprotocol, object headers) except -1
+    cdef int response_complete(self, Call cycle) except -1
+    cdef int finished(self, Call cycle) except -1           # the application call has ended
+
+
+cdef class Call:
+    cdef Twin _twin
+    cdef Port _port
+    cdef Http1Engine _engine
+    cdef readonly dict scope
+    cdef readonly object request
+    cdef readonly str request_id
+    cdef readonly double started
+    cdef readonly long stream
+    cdef public int status
+    cdef public object task
+    cdef readonly Py_ssize_t buffered
+    cdef object _waiter         # the future of who waits last,
+    cdef list _waiters          # and those of others
+    cdef bint _gone             # `receive` tells of the peer's leaving
+    cdef bint _lost             # `send` raises
+    cdef bint _told             # the application has received that, before it was done
+    cdef bint stepping          # the application is running right now
+    cdef bint ended             # and has come to its end
+
+    cdef int wake(self) except -1
+    cdef object waiter(self)
+    cdef object undrained(self)
+    # what differs between the kinds
+    cdef object take(self)
+    cdef object put(self, object message)
+    cdef bint is_answered(self) noexcept
+    cdef int disconnected(self, bint lost) except -1
+    cdef int returned(self) except -1
+    cdef int failed(self, object error) except -1
+    cdef int abandon(self) except -1
+
+
+cdef class Method:
+    cdef Call _cycle
+    cdef object _function
+    cdef object __weakref__
+
+
+cdef class Coroutine:
+    cdef Call _cycle            # None when it is over
+    cdef object _function       # of the reference, that does the same
+    cdef object _inner          # what is waited for
+    cdef object _message        # what `send` was called with, until it is put
+    cdef object _result
+    cdef bint _begun, _put, _running
+    cdef object __weakref__
+
+    cdef bint resume(self, object value, object error, PyObject **yielded) except -1
+
+
+cdef class Awaited(Coroutine):
+    cdef bint proceed(self) except -1
+    cdef tuple arguments(self)
+
+
+cdef class ApplicationCall(Coroutine):
+    cdef bint step(self, Call cycle, object value, object error, PyObject **yielded) except -1
+    cdef object call(self, Call cycle)
+    cdef int end(self, Call cycle) except -1
+
+
+cdef object call_of(Call cycle)     # the coroutine of its task
