@@ -45,6 +45,7 @@ class Watched:
         marked = Marked(block=b"x" * 100_000)
         self.references.append(weakref.ref(marked))
         scope["state"]["marked"] = marked
+        scope["kept"] = receive, send  # as frameworks do
         await self.application(scope, receive, send)
 
 

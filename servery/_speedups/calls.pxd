@@ -34,7 +34,7 @@ cdef class Call:
     cdef Twin _twin
     cdef Port _port
     cdef Http1Engine _engine
-    cdef readonly dict scope
+    cdef dict _scope            # None once the application has it
     cdef readonly object request
     cdef readonly str request_id
     cdef readonly double started

@@ -64,6 +64,7 @@ cdef class Port(Transport):
         raise NotImplementedError
 
 
+@cython.no_gc
 cdef class Call:
     """See `servery.asgi.calls.Call`. `receive` is made of `take`, `send` of `put` and `undrained`, `run` of what comes after these."""
 
@@ -151,6 +152,7 @@ cdef int _resolve(object waiter) except -1:
 # --- receive and send ------------------------------------------------------------------------------------
 
 
+@cython.no_gc
 @cython.freelist(128)
 cdef class Method:
     """`receive` or `send`, as an application gets it: to all who look, the reference's bound method.
@@ -180,6 +182,7 @@ cdef class Method:
         return f"<bound method {self.__qualname__} of {self._cycle!r}>"
 
 
+@cython.no_gc
 @cython.final
 cdef class Receive(Method):
     """ASGI ``receive``."""
@@ -190,6 +193,7 @@ cdef class Receive(Method):
         return call
 
 
+@cython.no_gc
 @cython.final
 cdef class Send(Method):
     """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""
@@ -445,7 +449,8 @@ cdef class ApplicationCall(Coroutine):
         receive, send = <Receive>Receive.__new__(Receive), <Send>Send.__new__(Send)
         receive._cycle = send._cycle = cycle
         receive._function, send._function = cycle._twin.receive, cycle._twin.send
-        return cycle._port._shared.app(cycle.scope, receive, send)
+        scope, cycle._scope = cycle._scope, None  # see `Call._take_scope` of the reference
+        return cycle._port._shared.app(scope, receive, send)
 
     cdef int end(self, Call cycle) except -1:
         self._cycle = None

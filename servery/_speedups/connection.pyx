@@ -332,7 +332,7 @@ cdef class Connection(Port):
         cdef Shared shared = self._shared
         cdef WebSocketCycle cycle = new_websocket_cycle(handshake)
         self.describe(cycle, event, event.stream, now)
-        cycle.scope = shared.websocket_scope(event, cycle.request_id, handshake, self._client, self._server)
+        cycle._scope = shared.websocket_scope(event, cycle.request_id, handshake, self._client, self._server)
         self._cycle = cycle
         return cycle
 
@@ -348,7 +348,7 @@ cdef class Connection(Port):
         """The cycle of a request. What was read behind its head is for it, too."""
         cdef HttpCycle cycle = new_http_cycle()
         self.describe(cycle, request, request.stream, now)
-        cycle.scope = self._shared.http_scope(request, cycle.request_id, self._engine.takes_trailers, self._client, self._server)
+        cycle._scope = self._shared.http_scope(request, cycle.request_id, self._engine.takes_trailers, self._client, self._server)
         cycle.begin_body(request)
         self._cycle = cycle
         return cycle

@@ -291,6 +291,7 @@ cdef tuple _encode(object headers):
     return <bytes>lines[0] if len(lines) == 1 else b"".join(lines), length, length_line, 0
 
 
+@cython.no_gc
 @cython.freelist(64)
 @cython.final
 cdef class Request:

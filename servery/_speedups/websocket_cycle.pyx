@@ -33,6 +33,7 @@ cdef WebSocketCycle new_websocket_cycle(object handshake):
     return cycle
 
 
+@cython.no_gc
 @cython.final
 cdef class WebSocketCycle(Call):
     """See `servery.asgi.websocket_cycle.WebSocketCycle`."""

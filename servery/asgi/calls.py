@@ -23,10 +23,11 @@ class Call:
     The driver runs `begin` in a task, and says with `wake` that there is news.
     """
 
-    __slots__ = ("_lost", "_wakeup", "port")
+    __slots__ = ("_lost", "_scope", "_wakeup", "port")
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, scope: Scope, port: Port) -> None:
         self.port = port
+        self._scope: Scope | None = scope
         self._lost = False  # send() raises
         self._wakeup: Wakeup | None = None
 
@@ -42,6 +43,12 @@ class Call:
     async def run(self, app: App) -> None:
         """Call the application, after `entered`, and see it to an end."""
         raise NotImplementedError
+
+    def _take_scope(self) -> Scope:
+        """The scope, once: applications keep `receive` and `send` in it, which must not lead back to it."""
+        scope, self._scope = self._scope, None
+        assert scope is not None
+        return scope
 
     @property
     def answered(self) -> bool:

@@ -25,7 +25,7 @@ class HttpCycle(Call):
 
     __slots__ = (
         *("_answered", "_gone", "_more_body", "_parts", "_told"),
-        *("_trailers", "buffered", "engine", "request", "request_id", "scope", "started"),
+        *("_trailers", "buffered", "engine", "request", "request_id", "started"),
         *("status", "stream", "task"),
     )
 
@@ -38,8 +38,7 @@ class HttpCycle(Call):
         now: float,
         request_id: str,
     ) -> None:
-        super().__init__(port)
-        self.scope = scope
+        super().__init__(scope, port)
         self.request = request
         self.request_id = request_id
         self.started = now
@@ -96,7 +95,7 @@ class HttpCycle(Call):
         port = self.port
         try:
             await entered()
-            await app(self.scope, self.receive, self.send)
+            await app(self._take_scope(), self.receive, self.send)
         except Exception as error:
             self._failed(error)
         except BaseException:

@@ -44,7 +44,7 @@ class WebSocketCycle(Call):
 
     __slots__ = (
         *("_connected", "_gone", "_handshake", "_messages", "_phase", "_told"),
-        *("buffered", "close_code", "close_reason", "engine", "request", "request_id", "scope"),
+        *("buffered", "close_code", "close_reason", "engine", "request", "request_id"),
         *("started", "status", "stream", "task", "websocket"),
     )
 
@@ -60,8 +60,7 @@ class WebSocketCycle(Call):
         now: float,
         request_id: str,
     ) -> None:
-        super().__init__(port)
-        self.scope = scope
+        super().__init__(scope, port)
         self.request = request
         self.request_id = request_id
         self.started = now
@@ -129,7 +128,7 @@ class WebSocketCycle(Call):
         port = self.port
         try:
             await entered()
-            await app(self.scope, self.receive, self.send)
+            await app(self._take_scope(), self.receive, self.send)
         except Exception as error:
             if not (self._gone and is_disconnect(error)):
                 port.app_failed(self, error)
