@@ -83,7 +83,7 @@ cdef class Connection(Port):
     cdef int received_frames(self, const char *data, Py_ssize_t size, double now) except -1:
         message = self._websocket.take(data, size, now)
         if message is None:
-            self.dispatch(self._websocket.receive(PyBytes_FromStringAndSize(data, size), now), now)
+            self.dispatch(self._websocket.receive_octets(data, size, now), now)
         elif self._cycle is not None:
             (<WebSocketCycle>self._cycle).message(message)
         return self.settle()

@@ -68,6 +68,7 @@ cdef extern from "poll.h":
 
 cdef enum:
     READ_SIZE = 65_536      # octets of one read
+    READS = 3               # more of them, at most, while each fills the buffer
     TURN = 1_048_576        # octets that one connection sends, of what is queued, before others have their turn
     ACCEPTED = 64           # connections accepted in one go, so that those already open get their turn
     HIGH_WATER = 65_536     # asyncio's default
@@ -628,6 +629,13 @@ cdef class Transport(Watched):
     cdef int _read(self, int what) except -1:
         cdef char *buffer = self.reactor._buffer
         cdef Py_ssize_t size = sv_recv(self.fd, buffer, READ_SIZE)
+        cdef int rest = READS
+        while size == READ_SIZE and rest:  # much is coming: the loop's next turn costs more than a read
+            self.received(buffer, size)
+            if self._paused or self._eof or self.closing:
+                return 0
+            rest -= 1
+            size = sv_recv(self.fd, buffer, READ_SIZE)
         if size > 0:
             return self.received(buffer, size)
         if size == 0:

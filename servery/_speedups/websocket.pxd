@@ -1,5 +1,6 @@
 """The map of the compiled WebSocket engine; see websocket.pyx."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "frames.h":
@@ -61,7 +62,9 @@ cdef class WebSocketEngine:
     cdef double _interval
     # from the peer
     cdef FrameDecoder _decoder
-    cdef object _assembler      # the reference's, for messages that come in pieces or compressed
+    cdef object _assembler      # the reference's, for text that comes in pieces, and all that is compressed
+    cdef PyObject *_binary      # a bytes object that grows, for the rest
+    cdef Py_ssize_t _binary_size    # octets of it that have come
     cdef Py_ssize_t _waiting, _waiting_size
     cdef int _state
     # to the peer
@@ -87,7 +90,10 @@ cdef class WebSocketEngine:
 
     cdef object take(self, const char *data, Py_ssize_t size, double now)
     cdef list output(self)
-    cdef int _read(self, bytes data, double now, list events) except -1
+    cdef list receive_octets(self, const char *data, Py_ssize_t size, double now)
+    cdef int _read(self, const char *data, Py_ssize_t size, double now, list events) except -1
+    cdef object _pieced(self, Piece *piece)
+    cdef int _add(self, Piece *piece) except -1
     cdef object _message(self, Piece *piece)
     cdef int _count(self, object message, Py_ssize_t size) except -1
     cdef bint _is_full(self) noexcept

@@ -8,7 +8,9 @@ method by method; read that one first.
 One engine belongs to one thread. Nothing points into a buffer after a call has returned.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport _PyBytes_Resize, PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -38,6 +40,7 @@ cdef enum:
     PING = 9
     PONG = 10
     NOTHING = -1
+    GROWTH = 4  # times what a binary message needs so far may be reserved for it
 
 cdef enum:  # State
     OPEN, CLOSING, LINGER, CLOSED
@@ -227,13 +230,17 @@ cdef class WebSocketEngine:
     cpdef list receive(self, bytes data, double now):
         if not data:
             return self._receive_eof()
+        return self.receive_octets(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), now)
+
+    cdef list receive_octets(self, const char *data, Py_ssize_t size, double now):
+        """`receive` of octets that are in nobody's object."""
         if self._state == OPEN:
             self._heard(now)
         elif self._state != CLOSING:
             return []
         cdef list events = []
         try:
-            self._read(data, now, events)
+            self._read(data, size, now, events)
         except RemoteProtocolError as error:
             self._fail(error.with_traceback(None), now, events)
         return events
@@ -271,13 +278,16 @@ cdef class WebSocketEngine:
             self.deadline = NEVER
         return message
 
-    cdef int _read(self, bytes data, double now, list events) except -1:
+    cdef int _read(self, const char *data, Py_ssize_t size, double now, list events) except -1:
         cdef FrameDecoder decoder = self._decoder
         cdef Piece piece
         cdef Py_ssize_t at = 0
-        data = decoder.joined(data)
+        cdef bytes joined
+        if decoder._kept:
+            joined = decoder.joined(PyBytes_FromStringAndSize(data, size))
+            data, size = PyBytes_AS_STRING(joined), PyBytes_GET_SIZE(joined)
         while True:
-            at = decoder.next(<const uint8_t *>PyBytes_AS_STRING(data), at, PyBytes_GET_SIZE(data), &piece)
+            at = decoder.next(<const uint8_t *>data, at, size, &piece)
             if piece.opcode == NOTHING:
                 break
             if piece.opcode == CLOSE:
@@ -299,16 +309,49 @@ cdef class WebSocketEngine:
         """The message that a piece ends, or None. Raises `RemoteProtocolError`."""
         cdef Py_ssize_t size = piece.size
         if not piece.whole or piece.compressed:
-            message = self._assembler.take(piece.opcode, _content(piece), piece.compressed, piece.last)
+            message = self._pieced(piece)
             if message is None:
                 return None
-            size = self._assembler.size
+            size = self._assembler.size if piece.opcode == TEXT or piece.compressed else len(message)
         elif piece.opcode == TEXT:
             message = _text(piece)
         else:
             message = _content(piece)
         self._count(message, size)
         return message
+
+    cdef object _pieced(self, Piece *piece):
+        """The same, of a message that comes in pieces, or compressed."""
+        if piece.opcode == TEXT or piece.compressed:
+            return self._assembler.take(piece.opcode, _content(piece), piece.compressed, piece.last)
+        self._add(piece)
+        if not piece.last:
+            return None
+        if PyBytes_GET_SIZE(<object>self._binary) != self._binary_size:
+            _PyBytes_Resize(&self._binary, self._binary_size)
+        message = <object>self._binary
+        Py_XDECREF(self._binary)
+        self._binary = NULL
+        self._binary_size = 0
+        return message
+
+    cdef int _add(self, Piece *piece) except -1:
+        """A piece of a binary message, unmasked into its place. What is kept free is in proportion to what has come, not to what was announced."""
+        cdef Py_ssize_t needed = self._binary_size + piece.size, most = GROWTH * needed
+        cdef Py_ssize_t room = 0 if self._binary == NULL else PyBytes_GET_SIZE(<object>self._binary)
+        if needed > room or self._binary == NULL:
+            if self._decoder._final and self._decoder._left < <uint64_t>(most - needed):
+                most = needed + <Py_ssize_t>self._decoder._left  # all that will come
+            if self._binary == NULL:
+                new = PyBytes_FromStringAndSize(NULL, most)
+                Py_INCREF(new)
+                self._binary = <PyObject *>new
+            else:
+                _PyBytes_Resize(&self._binary, most)
+        if piece.size:
+            sv_unmask(<uint8_t *>PyBytes_AS_STRING(<object>self._binary) + self._binary_size, piece.content, piece.size, piece.mask)
+        self._binary_size = needed
+        return 0
 
     cdef int _count(self, object message, Py_ssize_t size) except -1:
         self.messages_received += 1
@@ -474,7 +517,13 @@ cdef class WebSocketEngine:
         self._out.append(content)
         return width + size
 
+    def __dealloc__(self):
+        Py_XDECREF(self._binary)
+
     cdef int _forget(self) except -1:
+        Py_XDECREF(self._binary)
+        self._binary = NULL
+        self._binary_size = 0
         self._pongs = []
         self._deflater = None
         self._assembler = Assembler(None, 0)

@@ -58,6 +58,8 @@ class Assembler:
         """Whether text can still become UTF-8; what is decoded here is thrown away, since it would be in
         pieces."""
         if self._utf8 is None:
+            if octets.isascii():  # as most is: nothing can be left over
+                return
             self._utf8 = _Utf8()
         try:
             self._utf8.decode(octets)
