@@ -77,28 +77,37 @@ def make_context(pair: Pair, terms: Terms) -> ServerContext:
 def _load_chain(context: ServerContext, pair: Pair, password: str | None) -> None:
     for path in (pair.chain, pair.key):
         _check_readable("tls_cert" if path == pair.chain else "tls_key", path)
+    asked = _Password(pair.key, password)
     try:
-        context.load_cert_chain(pair.chain, pair.key, lambda: _password(pair.key, password))
+        context.load_cert_chain(pair.chain, pair.key, asked)
         der, context.pem = _first_certificate(pair.chain)
         context.names = (pair.host,) if pair.host is not None else tuple(dns_names(der))
         context.expires = expires(der)
     except ssl.SSLError as error:
-        raise CertificateError(_why(error, pair)) from None
+        raise CertificateError(_why(error, pair, asked.told)) from None
     except (ValueError, UnicodeDecodeError):
         raise CertificateError(f"tls_cert {pair.chain!r}: cannot be read as a PEM certificate") from None
 
 
-def _password(path: str, password: str | None) -> str:
+class _Password:
     """OpenSSL calls it for an encrypted key; without it, it would ask on the terminal."""
-    if password is None:
-        raise CertificateError(f"tls_key {path!r}: the key is encrypted: give tls_key_password")
-    return password
+
+    def __init__(self, path: str, password: str | None) -> None:
+        self._path = path
+        self._password = password
+        self.told = False
+
+    def __call__(self) -> str:
+        if self._password is None:
+            raise CertificateError(f"tls_key {self._path!r}: the key is encrypted: give tls_key_password")
+        self.told = True
+        return self._password
 
 
-def _why(error: ssl.SSLError, pair: Pair) -> str:
+def _why(error: ssl.SSLError, pair: Pair, told: bool) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"tls_key {pair.key!r}: this is not the key of the certificate in {pair.chain!r}: give its own"
-    if error.reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ"):
+    if told:  # what the reason is called then depends on the version of OpenSSL
         return f"tls_key {pair.key!r}: tls_key_password does not open it"
     if pair.key == pair.chain and "PRIVATE KEY" not in _text(pair.key):
         return f"tls_cert {pair.chain!r}: there is no key in it: give tls_key, or write {pair.chain},KEY"

@@ -75,7 +75,8 @@ def dns_names(certificate: bytes) -> list[str]:
     for extension in _items(listed.content):
         identifier, *_, value = _items(extension.content)
         if identifier.content == _ALTERNATIVE_NAMES:
-            names = _items(_only(value, _OCTETS).content)
+            (listed,) = _items(_only(value, _OCTETS).content)
+            names = _items(listed.content)
             return [name.content.decode("ascii").lower() for name in names if name.tag == _DNS_NAME]
     return []
 

@@ -45,7 +45,7 @@ def pairs(places: tuple[str, ...], key: str | None) -> list[Pair]:
             inside = list(_inside(chain))
             if not inside:
                 raise CertificateError(
-                    f"tls_cert {chain!r}: no certificate is in this directory: put NAME.crt and NAME.key in it, "
+                    f"tls_cert {chain!r}: no certificate in this directory: put in it NAME.crt and NAME.key, "
                     f"or directories that have {' and '.join(_CERTBOT)}"
                 )
             found += inside

@@ -52,6 +52,8 @@ def _message(data: bytes) -> bytes | None:
                 raise ValueError("no ClientHello")
             if len(message) >= end:
                 return message[4:end]
+    if len(data) < at:
+        return None
     raise ValueError("too many records")
 
 
