@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from time import monotonic
+from typing import cast
 
 from ..addresses import peer_name
 from ..engine import NEVER
@@ -72,8 +73,7 @@ class Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection was accepted."""
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write_eof")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
         service = self._gate.service
         prepare(self._transport, service.limits.write_buffer)
         self._client = peer_name(transport.get_extra_info("peername"))
