@@ -334,6 +334,9 @@ def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterato
     if (values["tls_client_cert"] == "none") is not (values["tls_ca"] is None):
         text = "tls_client_cert and tls_ca need each other: who may show a certificate, and who issues it"
         yield Conflict(("tls_client_cert", "tls_ca"), text)
+    if "tls_ciphers" in given and values["tls_min_version"] == "1.3":
+        text = "tls_ciphers are those of TLS 1.2, and tls_min_version is 1.3: drop tls_ciphers"
+        yield Conflict(("tls_ciphers", "tls_min_version"), text)
     if "tls_redirect_port" in given and not values["tls_redirect"]:
         text = "tls_redirect_port does nothing without tls_redirect: add that, or drop tls_redirect_port"
         yield Conflict(("tls_redirect_port",), text)

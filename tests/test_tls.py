@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
 import socket
 import ssl
@@ -208,6 +209,12 @@ def test_a_websocket(serve, material, pem):
             websocket.send(content)
             assert websocket.recv(WAIT) == content
         assert '"GET / HTTP/1.1" 101' in server.access.wait(1)[0]
+
+
+def test_the_access_log_tells_the_scheme(serve, material, pem):
+    with serve(ok, tls_cert=(pem,), access_log_format="json") as server:
+        secured_and_served(server, material.client())
+        assert json.loads(server.access.wait(1)[0])["scheme"] == "https"
 
 
 def test_a_unix_socket(serve, material, pem, tmp_path):

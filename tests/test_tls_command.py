@@ -207,6 +207,7 @@ def test_settings_that_cannot_work(files, settings, text):
         ({"tls_cert": ("c",), "tls_client_cert": "optional"}, "tls_client_cert and tls_ca need each other"),
         ({"tls_cert": ("c",), "tls_ca": "a"}, "tls_client_cert and tls_ca need each other"),
         ({"tls_cert": ("c",), "tls_redirect_port": 1}, "tls_redirect_port does nothing without tls_redirect"),
+        ({"tls_cert": ("c",), "tls_ciphers": "x", "tls_min_version": "1.3"}, "drop tls_ciphers"),
         ({"tls_cert": ("c", "c")}, "tls_cert names 'c' twice"),
         ({"tls_cert": ("host=",)}, "write PATH, PATH,KEY"),
         ({"tls_cert": ("c,",)}, "write PATH, PATH,KEY"),
