@@ -24,7 +24,7 @@ RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_dela
 """The settings that have a meaning only with `reload`."""
 TLS_DETAILS = (
     *("tls_key", "tls_key_password", "tls_ca", "tls_client_cert", "tls_min_version", "tls_ciphers"),
-    *("tls_watch", "tls_redirect", "tls_redirect_port", "timeout_tls_handshake", "limit_tls_handshakes"),
+    *("tls_watch", "tls_redirect", "tls_redirect_port"),
 )
 """The settings that have a meaning only with `tls_cert` or `tls_self_signed`."""
 DEFLATE_DETAILS = (

@@ -203,7 +203,6 @@ def test_settings_that_cannot_work(files, settings, text):
         ({"tls_key": "k"}, "tls_key does nothing without TLS: add tls_cert, or drop tls_key"),
         ({"tls_min_version": "1.3"}, "tls_min_version does nothing without TLS"),
         ({"tls_redirect": ("a:1",)}, "tls_redirect does nothing without TLS"),
-        ({"timeout_tls_handshake": 1.0}, "timeout_tls_handshake does nothing without TLS"),
         ({"tls_cert": ("c",), "tls_client_cert": "optional"}, "tls_client_cert and tls_ca need each other"),
         ({"tls_cert": ("c",), "tls_ca": "a"}, "tls_client_cert and tls_ca need each other"),
         ({"tls_cert": ("c",), "tls_redirect_port": 1}, "tls_redirect_port does nothing without tls_redirect"),

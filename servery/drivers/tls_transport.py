@@ -46,7 +46,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         protocol = self._protocol
         if content and protocol is not None:
             protocol.data_received(content)
-        if fault is not None:
+        if fault is not None and not self._closing:
             self._fail(fault)
         elif ended:
             self._end()
