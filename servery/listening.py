@@ -28,7 +28,7 @@ async def listen(
 
 def described(scheme: str, own: Sequence[Listener], redirects: Sequence[Listener]) -> str:
     """All of them, for the start-up line."""
-    where = " ".join(listener.url(scheme) for listener in own)
+    where = " ".join(listener.url_for(scheme) for listener in own)
     if not redirects:
         return where
-    return f"{where} · to https from {' '.join(listener.url() for listener in redirects)}"
+    return f"{where} · to https from {' '.join(listener.url for listener in redirects)}"

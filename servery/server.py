@@ -95,7 +95,7 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """Where the server is reached: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``."""
-        return [listener.url(self.config.scheme) for listener in self.listeners]
+        return [listener.url_for(self.config.scheme) for listener in self.listeners]
 
     def reload_certificates(self) -> None:
         """Read certificates and keys again, now; faults are logged. From any thread or signal handler."""

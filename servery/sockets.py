@@ -56,8 +56,13 @@ class Listener:
         self._path = None if path is None else os.path.abspath(path)
         self._stat = None if path is None else os.lstat(path)
 
-    def url(self, scheme: str = "http") -> str:
-        """Where it is reached: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``, ``fd://3``."""
+    @property
+    def url(self) -> str:
+        """Where it is reached without TLS: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``, ``fd://3``."""
+        return self.url_for("http")
+
+    def url_for(self, scheme: str) -> str:
+        """Where it is reached with `scheme`, if it has one."""
         return _url(self.sock, scheme)
 
     def close(self) -> None:
