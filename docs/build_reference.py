@@ -44,7 +44,8 @@ def row(name: str, setting: Setting) -> str:
     """One line of a table."""
     meaning = setting.help
     if isinstance(setting.kind, Texts):
-        meaning += " (variable: separated by commas; TOML: a list)"
+        word = {",": "commas", ";": "semicolons"}[setting.kind.separator]
+        meaning += f" (variable: separated by {word}; TOML: a list)"
     cells = (flag(name, setting), f"`SERVERY_{name.upper()}`", f"`{name}`", default(setting), meaning)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

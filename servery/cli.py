@@ -90,8 +90,10 @@ def _print_config(loaded: Loaded) -> None:
 def _check(config: Config) -> None:
     from .apps import load_app
     from .selection import select
+    from .tls.watch import watch
 
     select(config)
+    watch(config)
     load_app(config)
     print("configuration is valid")
 

@@ -16,9 +16,17 @@ from .errors import ConfigError
 from .limits import DEFAULTS, Limits
 from .settings import Application, Choice, Kind, LogConfig, Mode, Seconds, Setting, Switch, Text, Texts, Whole
 
-GROUPS = ("Application", "Listen", "Engine", "Limits", "Time-outs", "WebSockets", "Logs", "Reload", "Other")
+GROUPS = (
+    *("Application", "Listen", "TLS", "Engine", "Limits", "Time-outs", "WebSockets", "Logs", "Reload"),
+    "Other",
+)
 RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
 """The settings that have a meaning only with `reload`."""
+TLS_DETAILS = (
+    *("tls_key", "tls_key_password", "tls_ca", "tls_client_cert", "tls_min_version", "tls_ciphers"),
+    *("tls_watch", "tls_redirect", "tls_redirect_port"),
+)
+"""The settings that have a meaning only with `tls_cert` or `tls_self_signed`."""
 DEFLATE_DETAILS = (
     *("ws_deflate_window_bits", "ws_deflate_memory_level", "ws_deflate_context_takeover"),
     "ws_deflate_min_size",
@@ -88,6 +96,36 @@ class Config:
     backlog: int = _row(2048, "Listen", Whole(1), "connections that the kernel keeps waiting",
         why="uvicorn's figure; the kernel cuts it to its own maximum")
 
+    # --- TLS -----------------------------------------------------------------------------------------
+    tls_cert: tuple[str, ...] = _row((), "TLS", Texts("[HOST=]PATH[,KEY]", rules.tls_cert, separator=";"),
+        "certificate with its chain, PEM, or a directory of them; repeat it for more", unset="no TLS",
+        why="only the operator has one")
+    tls_key: str | None = _row(None, "TLS", Text("PATH"), "key of certificates given without one, PEM",
+        unset="in the certificate's file", why="many tools write both into one file")
+    tls_key_password: str | None = _row(None, "TLS", Text("WHERE", rules.tls_key_password),
+        "where the password of encrypted keys is: env:NAME or file:PATH", why="most keys have none")
+    tls_ca: str | None = _row(None, "TLS", Text("PATH"),
+        "file or directory of the authorities that issue certificates of clients, PEM",
+        why="no client needs one unless asked for")
+    tls_client_cert: str = _row("none", "TLS", Choice("none", "optional", "required"),
+        "whether clients show a certificate, issued by tls_ca", why="browsers have none")
+    tls_min_version: str = _row("1.2", "TLS", Choice("1.2", "1.3"), "oldest version of TLS",
+        why="RFC 8996 forbids what is older; 1.2 is what some libraries still speak")
+    tls_ciphers: str = _row("ECDHE+AESGCM:ECDHE+CHACHA20", "TLS", Text("NAMES"),
+        "cipher suites of TLS 1.2, as OpenSSL names them; those of 1.3 are OpenSSL's own",
+        why="forward secrecy and authenticated encryption, which all current clients have")
+    tls_self_signed: bool = _row(False, "TLS", Switch(),
+        "make a certificate for this machine, for development; needs the package cryptography",
+        why="browsers warn of it")
+    tls_watch: float | None = _row(0.5, "TLS", Seconds(),
+        "time between two looks at the files; none reads them again only when told to", nullable=True,
+        why="a renewed certificate is in use within two seconds, for a few calls of stat()")
+    tls_redirect: tuple[str, ...] = _row((), "TLS", Texts("ADDRESS", rules.bind),
+        "like bind, for requests without TLS, which are sent to https://; repeat it for more",
+        why="port 80 needs a right that not every process has")
+    tls_redirect_port: int | None = _row(None, "TLS", Whole(1, 65_535), "port that tls_redirect sends to",
+        unset="the port with TLS", why="the same, unless something forwards another one")
+
     # --- Engine --------------------------------------------------------------------------------------
     parser: str = _row("python", "Engine", Choice("python", "native"),
         "who parses requests and writes responses",
@@ -122,10 +160,13 @@ class Config:
         "response waiting for the peer before send() waits")
     body_min_rate: int = _limit("body_min_rate", "Limits", Whole(0, unit="bytes per second"),
         "average that a request body must reach; 0 asks for none")
+    limit_tls_handshakes: int = _limit("tls_handshakes", "Limits", Whole(1), "TLS handshakes in flight")
 
     # --- Time-outs -----------------------------------------------------------------------------------
     timeout_first_byte: float = _limit("first_byte_timeout", "Time-outs", Seconds(),
         "from accept to the first byte")
+    timeout_tls_handshake: float = _limit("tls_handshake_timeout", "Time-outs", Seconds(),
+        "from accept to the end of a TLS handshake, in total")
     timeout_head: float = _limit("head_timeout", "Time-outs", Seconds(),
         "from the first byte of a head to its end, in total")
     timeout_body: float = _limit("body_timeout", "Time-outs", Seconds(), "longest stall of a request body")
@@ -223,6 +264,16 @@ class Config:
         return Limits(**{row.limit: getattr(self, name) for name, row in SETTINGS.items() if row.limit})
 
     @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return bool(self.tls_cert or self.tls_self_signed)
+
+    @property
+    def scheme(self) -> str:
+        """What its addresses begin with."""
+        return "https" if self.uses_tls else "http"
+
+    @property
     def extra_headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """`header` as (lower-case name, value) pairs, as ASGI spells response fields."""
         pairs = (line.partition(":") for line in self.header)
@@ -251,7 +302,7 @@ def changed(values: Mapping[str, object]) -> set[str]:
 
 def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
     """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
-    checks = (_listen_conflicts, _limit_conflicts, _websocket_conflicts, _other_conflicts)
+    checks = (_listen_conflicts, _tls_conflicts, _limit_conflicts, _websocket_conflicts, _other_conflicts)
     return next((conflict for check in checks for conflict in check(values, given)), None)
 
 
@@ -267,10 +318,28 @@ def _listen_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iter
     if values["uds_mode"] is not None and not unix:
         text = "uds_mode is for unix sockets, and there is none: add uds or bind unix:PATH, or drop uds_mode"
         yield Conflict(("uds_mode",), text)
-    for name in ("bind", "reload_dir", "reload_include", "reload_exclude"):
+    for name in ("bind", "tls_cert", "tls_redirect", "reload_dir", "reload_include", "reload_exclude"):
         for item in values[name]:
             if values[name].count(item) > 1:
                 yield Conflict((name,), f"{name} names {item!r} twice: drop one")
+
+
+def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    if values["tls_cert"] and values["tls_self_signed"]:
+        text = "tls_cert and tls_self_signed both say what to show: drop tls_self_signed"
+        yield Conflict(("tls_cert", "tls_self_signed"), text)
+    for name in TLS_DETAILS:
+        if name in given and not (values["tls_cert"] or values["tls_self_signed"]):
+            yield Conflict((name,), f"{name} does nothing without TLS: add tls_cert, or drop {name}")
+    if (values["tls_client_cert"] == "none") is not (values["tls_ca"] is None):
+        text = "tls_client_cert and tls_ca need each other: who may show a certificate, and who issues it"
+        yield Conflict(("tls_client_cert", "tls_ca"), text)
+    if "tls_ciphers" in given and values["tls_min_version"] == "1.3":
+        text = "tls_ciphers are those of TLS 1.2, and tls_min_version is 1.3: drop tls_ciphers"
+        yield Conflict(("tls_ciphers", "tls_min_version"), text)
+    if "tls_redirect_port" in given and not values["tls_redirect"]:
+        text = "tls_redirect_port does nothing without tls_redirect: add that, or drop tls_redirect_port"
+        yield Conflict(("tls_redirect_port",), text)
 
 
 def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:

@@ -6,6 +6,7 @@ ServeryError
 ├── StartupError                the server could not begin to serve (exit code 3)
 │   ├── AppImportError          the application could not be imported
 │   ├── BindError               a socket could not be bound
+│   ├── CertificateError        the files for TLS cannot be used
 │   └── LifespanError           the application refused to start
 ├── RemoteProtocolError         the peer broke the protocol; carries the status of the refusal
 │   └── LimitExceeded           the peer went over one of `limits.Limits`
@@ -38,6 +39,12 @@ class AppImportError(StartupError):
 
 class BindError(StartupError):
     """An address could not be bound."""
+
+
+class CertificateError(StartupError):
+    """A certificate, a key or an authority cannot be used; the text names the setting, the file and the
+    fix.
+    """
 
 
 class LifespanError(StartupError):

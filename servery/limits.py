@@ -61,6 +61,14 @@ class Limits:
     linger_timeout: float = 2.0
     """How long octets are read and dropped after a refusal so that the peer can read it (RFC 9112 9.6)."""
 
+    # --- TLS -------------------------------------------------------------------------------------------
+    tls_handshake_timeout: float = 10.0
+    """From accept to the end of the handshake, in total: three round trips, and a phone that computes; silent
+    close."""
+    tls_handshakes: int = 1000
+    """Handshakes in flight at once: each holds some 50 KiB until it is over. One more, and the one that has
+    taken longest gives way: it is the least likely to come to an end."""
+
     # --- WebSockets ------------------------------------------------------------------------------------
     ws_max_size: int | None = 16_777_216
     """Octets of one message, assembled and inflated: what most servers allow, so that applications can move

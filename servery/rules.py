@@ -7,6 +7,9 @@ import re
 HEADER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\xa0-\xff]*)")
 """RFC 9110 section 5.6.2 for the name and 5.5 for the value, which goes out as latin-1."""
 
+SERVER_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+"""What stands before the equals sign of ``tls_cert``: a host name, perhaps with a wildcard for one label."""
+
 FRAMING_FIELDS = frozenset(
     ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
 )
@@ -36,6 +39,29 @@ def bind(text: str) -> str | None:
     if not _is_number(port) or int(port) > 65_535:
         return f"{port!r} is not a port, 0 to 65535"
     return None
+
+
+def split_tls_cert(text: str) -> tuple[str | None, str, str | None]:
+    """(host, certificate, key) of [HOST=]PATH[,KEY]: what may be left out is ``None``."""
+    host, equals, rest = text.partition("=")
+    if not equals or not SERVER_NAME.fullmatch(host):  # a path may have an equals sign
+        host, rest = "", text
+    chain, _, key = rest.partition(",")
+    return host.lower() or None, chain, key or None
+
+
+def tls_cert(text: str) -> str | None:
+    """[HOST=]PATH[,KEY]; whether the files are there shows when they are read."""
+    _, chain, key = split_tls_cert(text)
+    if not chain or (key is None and text.endswith(",")):
+        return "write PATH, PATH,KEY, HOST=PATH or HOST=PATH,KEY"
+    return None
+
+
+def tls_key_password(text: str) -> str | None:
+    """A place and not the password itself: everybody on the machine can read a command line."""
+    kind, _, name = text.partition(":")
+    return None if kind in ("env", "file") and name else "write env:NAME or file:PATH, where the password is"
 
 
 def header(text: str) -> str | None:

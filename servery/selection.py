@@ -52,10 +52,11 @@ MODULES: dict[tuple[str, str], tuple[str, ...]] = {
 class Selection:
     """What runs: the values of the axes, resolved, and how to make the parts."""
 
-    def __init__(self, parser: str, io: str, loop: str) -> None:
+    def __init__(self, parser: str, io: str, loop: str, tls: bool) -> None:
         self.parser = parser
         self.io = io
         self.loop = loop
+        self.tls = tls
 
     def engine_factory(self, limits: Limits, stamp: Stamp) -> EngineFactory:
         """A function that makes the engine of a new connection."""
@@ -119,16 +120,17 @@ class Selection:
 
     def _beginner(self, reactor: Any, service: Service) -> Begin:
         """What takes over the connections that `reactor` accepts."""
-        if self.parser == "native":
+        if self.parser == "native" and service.tls is None:
             from ._speedups.connection import Connection
             from ._speedups.shared import Shared
 
             shared = Shared(service)
             return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
         from ._speedups.reactor import Transport
-        from .drivers.asyncio_driver import AsyncioConnection
+        from .drivers.io import protocol_factory
 
-        return lambda fd, peer, own: Transport(reactor, fd, AsyncioConnection(service), peer, own).start()
+        protocol = protocol_factory(service)
+        return lambda fd, peer, own: Transport(reactor, fd, protocol(), peer, own).start()
 
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
         """A function that makes the event loop."""
@@ -143,7 +145,7 @@ class Selection:
 
     def __str__(self) -> str:
         """What the server says of itself, to applications and in its start-up line."""
-        return f"parser={self.parser} io={self.io} loop={self.loop}"
+        return f"parser={self.parser} io={self.io} loop={self.loop}{' tls=ssl' if self.tls else ''}"
 
 
 def select(config: Config) -> Selection:
@@ -163,7 +165,7 @@ def select(config: Config) -> Selection:
             "--loop uvloop needs the package uvloop, which is not installed: "
             "install it with `python -m pip install uvloop`, or use --loop asyncio"
         )
-    return Selection(config.parser, io, config.loop)
+    return Selection(config.parser, io, config.loop, config.uses_tls)
 
 
 def build_facts() -> dict[str, Any]:

@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from . import logs
 from ._version import __version__
-from .addresses import addresses
+from .addresses import addresses, parse_bind
 from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
@@ -31,8 +32,10 @@ from .drivers.stamp import DateStamp
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .leaving import where
+from .listening import described, listen
 from .selection import select
 from .sockets import Listener, bind_all
+from .tls.watch import Watcher, watch
 
 INTERRUPTED = 128
 """Exit code when a second signal ended the stop: this plus the signal's number."""
@@ -55,6 +58,8 @@ class Server:
         self.started = False
         self.listeners: list[Listener] = []
         self.exit_code = 0
+        self.tls: Watcher | None = None
+        self.redirects: list[Listener] = []
         self.left_behind: set[asyncio.Task[Any]] = set()
         """Tasks that ignored their cancellation: only leaving the process ends them."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,7 +95,12 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """Where the server is reached: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``."""
-        return [listener.url for listener in self.listeners]
+        return [listener.url_for(self.config.scheme) for listener in self.listeners]
+
+    def reload_certificates(self) -> None:
+        """Read certificates and keys again, now; faults are logged. From any thread or signal handler."""
+        if self.tls is not None:
+            self.tls.refresh()
 
     def run(self) -> int:
         """Serve until a signal; returns the exit code. Raises `StartupError` or `ConfigError`."""
@@ -135,16 +145,18 @@ class Server:
         self._loop = asyncio.get_running_loop()
         logs.configure(self.config)
         loaded = load_app(self.config)
+        self.tls = watch(self.config)
         io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
-            self.listeners = bind_all(
-                addresses(self.config), uds_mode=self.config.uds_mode, backlog=self.config.backlog
-            )
+            bind = partial(bind_all, uds_mode=self.config.uds_mode, backlog=self.config.backlog)
+            self.listeners = bind(addresses(self.config))
+            self.redirects = bind(map(parse_bind, self.config.tls_redirect))
             await self._serve(loaded, io, announce)
         finally:
             self.started = False
-            for listener in self.listeners:
-                listener.close()
+            self._close_listeners()
+            if self.tls is not None:
+                self.tls.close()
             io.close()
 
     async def _serve(self, loaded: LoadedApp, io: Io, announce: bool) -> None:
@@ -155,7 +167,9 @@ class Server:
             await self._end_lifespan(lifespan, task)
             return
         service = self._make_service(loaded, lifespan.state if task is not None else None)
-        acceptors = await io.listen(self.sockets, service)
+        acceptors = await listen(io, service, self.config, self.listeners, self.redirects)
+        if self.tls is not None:
+            self.tls.start()
         self.started = True
         self._announce(announce)
         try:
@@ -163,6 +177,10 @@ class Server:
         finally:  # in order too when somebody cancels all tasks of the loop
             await self._stop(service, acceptors)
             await self._end_lifespan(lifespan, task)
+
+    def _close_listeners(self) -> None:
+        for listener in (*self.listeners, *self.redirects):
+            listener.close()
 
     def _make_service(self, loaded: LoadedApp, state: dict[str, Any] | None) -> Service:
         config = self.config
@@ -179,10 +197,12 @@ class Server:
             concurrency=config.limit_concurrency,
             state=state,
             runs=f"{self.selection} interface={loaded.interface}",
+            tls=None if self.tls is None else self.tls.certificates,
         )
 
     def _announce(self, loudly: bool) -> None:
-        line = f"servery {__version__} · {self.selection} http=1.1 workers=1 · {' '.join(self.urls)}"
+        where = described(self.config.scheme, self.listeners, self.redirects)
+        line = f"servery {__version__} · {self.selection} http=1.1 workers=1 · {where}"
         if loudly:
             print(line, file=sys.stderr, flush=True)
         else:
@@ -279,8 +299,7 @@ class Server:
         service.stopping = True
         for acceptor in acceptors:
             await acceptor.stop()
-        for listener in self.listeners:
-            listener.close()
+        self._close_listeners()
         now = time.monotonic()
         for connection in list(service.connections):
             connection.stop(now)

@@ -55,14 +55,18 @@ class Text(Kind):
 
 
 class Texts(Kind):
-    """A tuple of lines of text. A variable holds them with commas between, a flag is repeated."""
+    """A tuple of lines of text. A variable holds them with commas between, a flag is repeated.
 
-    def __init__(self, metavar: str, rule: Rule | None = None) -> None:
+    `separator` is for lines that have commas themselves.
+    """
+
+    def __init__(self, metavar: str, rule: Rule | None = None, *, separator: str = ",") -> None:
         self.metavar = metavar
         self.rule = rule
+        self.separator = separator
 
     def parse(self, text: str) -> object:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        return tuple(part.strip() for part in text.split(self.separator) if part.strip())
 
     def from_toml(self, value: object) -> object:
         self.accept(value, isinstance(value, list), "a list of texts")

@@ -1,7 +1,7 @@
 """Listening sockets: binding all of them or none, and putting socket files away again.
 
 Knows TCP, Unix sockets and descriptors that somebody hands over; knows nothing of event loops, TLS or
-HTTP beyond the ``http://`` of a start-up line. Options of accepted connections are the driver's job.
+HTTP beyond the scheme in a start-up line. Options of accepted connections are the driver's job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from .addresses import (
 )
 from .errors import BindError
 
-__all__ = ["Address", "Listener", "addresses", "bind_all", "parse_bind", "peer_name", "server_name"]
+__all__ = [
+    "Address",
+    "Listener",
+    "addresses",
+    "bind_all",
+    "parse_bind",
+    "peer_name",
+    "server_name",
+    "tcp_port",
+]
 
 PORT_ATTEMPTS = 16
 """How often port 0 is drawn again because one of a name's other addresses has that port in use."""
@@ -39,14 +48,22 @@ LOCK_PATIENCE = 1.0
 class Listener:
     """A listening, non-blocking, non-inheritable socket and its name for the start-up line."""
 
-    __slots__ = ("_path", "_stat", "sock", "url")
+    __slots__ = ("_path", "_stat", "sock")
 
     def __init__(self, sock: socket.socket, *, path: str | None = None) -> None:
         """`path` is the file that `sock` has just created and that `close` removes again."""
         self.sock = sock
-        self.url = _url(sock)
         self._path = None if path is None else os.path.abspath(path)
         self._stat = None if path is None else os.lstat(path)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached without TLS: ``http://127.0.0.1:8000``, ``unix:/run/app.sock``, ``fd://3``."""
+        return self.url_for("http")
+
+    def url_for(self, scheme: str) -> str:
+        """Where it is reached with `scheme`, if it has one."""
+        return _url(self.sock, scheme)
 
     def close(self) -> None:
         """Stop listening, and remove our own socket file, but never one that has taken its place."""
@@ -83,10 +100,16 @@ def bind_all(where: Iterable[Address], *, uds_mode: int | None, backlog: int) ->
     return listeners
 
 
-def _url(sock: socket.socket) -> str:
+def tcp_port(listeners: Iterable[Listener]) -> int:
+    """The port of the first TCP listener, 443 if there is none."""
+    names = (server_name(listener.sock.getsockname()) for listener in listeners)
+    return next((name[1] for name in names if name is not None and name[1] is not None), 443)
+
+
+def _url(sock: socket.socket, scheme: str) -> str:
     match server_name(sock.getsockname()):
         case (host, int(port)):
-            return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         case (path, _):
             return f"unix:{path}"
     return f"fd://{sock.fileno()}"

@@ -66,8 +66,8 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-OTHERS = {"workers", "env_file", "engines", "check", "ws"}
-"""Flags that the pages name and that are not servery's: of uvicorn, pytest, docs/build_reference.py."""
+OTHERS = {"workers", "env_file", "engines", "check", "ws", "ssl_certfile", "ssl_keyfile", "cacert"}
+"""Flags that the pages name and that are not servery's: of uvicorn, pytest, docs/build_reference.py, curl."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

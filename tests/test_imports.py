@@ -31,15 +31,19 @@ ALLOWED: dict[str, frozenset[str]] = {
             "apps",
             "leaving",
             "failures",
+            "tls",
         }
     )
     | LEAVES,
     "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs", "leaving", "failures"})
     | LEAVES,
     "server": frozenset(
-        {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving"}
+        {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving", "tls"}
+        | {"listening"}
     )
     | LEAVES,
+    "tls": frozenset({"config", "rules"}) | LEAVES,
+    "listening": frozenset({"config", "drivers", "sockets", "tls"}) | LEAVES,
     "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
     "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,
@@ -75,6 +79,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "selection": frozenset({"uvloop"}),
     "server": frozenset({"uvloop"}),
     "supervisor": frozenset({"watchfiles"}),
+    "tls": frozenset({"cryptography"}),
 }
 """Optional packages, and who may import them, inside a function only: a bare install has none of them."""
 

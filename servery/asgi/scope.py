@@ -39,10 +39,10 @@ class ConnectionInfo:
     `client` is (host, port), or ``None`` for a Unix socket; `server` is (host, port) or (path, None). `state`
     is the lifespan's state, or ``None`` without lifespan; each scope gets a shallow copy. `runs` is what the
     server says of itself in ``scope["extensions"]["servery"]``: ``parser=python io=transport ...`` as in its
-    start-up line.
+    start-up line. `tls` holds the extensions of a connection with TLS, by name.
     """
 
-    __slots__ = ("client", "root_path", "runs", "scheme", "server", "state")
+    __slots__ = ("client", "root_path", "runs", "scheme", "server", "state", "tls")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class ConnectionInfo:
         root_path: str,
         state: dict[str, Any] | None,
         runs: str,
+        tls: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         self.client = client
         self.server = server
@@ -59,6 +60,7 @@ class ConnectionInfo:
         self.root_path = root_path
         self.state = state
         self.runs = runs
+        self.tls = tls
 
 
 def http_scope(request: RequestReceived, info: ConnectionInfo, request_id: str, trailers: bool) -> Scope:
@@ -119,6 +121,15 @@ def _describe(scope: Scope, request: RequestReceived, info: ConnectionInfo) -> N
     scope["server"] = info.server
     if info.state is not None:
         scope["state"] = info.state.copy()
+    if info.tls is not None:
+        scope["extensions"].update(_own(info.tls))
+
+
+def _own(tls: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A copy down to the list of certificates, all that can be changed in it."""
+    copied = {name: facts.copy() for name, facts in tls.items()}
+    copied["tls"]["client_cert_chain"] = list(copied["tls"]["client_cert_chain"])
+    return copied
 
 
 def decode_path(raw_path: bytes) -> str:

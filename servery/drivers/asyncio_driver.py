@@ -55,10 +55,11 @@ class AsyncioConnection(WritingHalf):
         self._info = ConnectionInfo(
             peer_name(transport.get_extra_info("peername")),
             server_name(transport.get_extra_info("sockname")),
-            "http",
+            service.scheme,
             service.root_path,
             service.state,
             service.runs,
+            transport.get_extra_info("tls"),
         )
         service.connected(self)
         if service.stopping:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from .acceptor import Acceptor, Listening, ReactorAcceptor, TransportAcceptor
 from .asyncio_driver import AsyncioConnection
 from .service import Service
+from .tls_handshake import Gate, Handshake
 
 Begin = Callable[[int, Any, Any], None]
 """Takes over an accepted descriptor, with what ``getpeername()`` and ``getsockname()`` say of it."""
@@ -22,6 +23,14 @@ Listen = Callable[[socket.socket, Begin, Callable[[int], None]], Listening]
 """Watches a listening socket: each connection goes to the first function, an error number to the second when
 descriptors or memory have run out.
 """
+
+
+def protocol_factory(service: Service) -> Callable[[], asyncio.Protocol]:
+    """Makes the protocols of accepted connections, on whatever transport they are."""
+    if service.tls is None:
+        return lambda: AsyncioConnection(service)
+    gate = Gate(service, lambda: AsyncioConnection(service))
+    return lambda: Handshake(gate)
 
 
 class Io(Protocol):
@@ -44,9 +53,8 @@ class TransportIo:
 
     async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
-        acceptors = [
-            TransportAcceptor(self._loop, sock, lambda: AsyncioConnection(service)) for sock in socks
-        ]
+        protocol = protocol_factory(service)
+        acceptors = [TransportAcceptor(self._loop, sock, protocol) for sock in socks]
         for acceptor in acceptors:
             await acceptor.start()
         return acceptors

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable
 from contextvars import Context
@@ -28,6 +29,27 @@ EngineFactory = Callable[[float], HttpEngine]
 HandshakeReader = Callable[[RequestReceived], WebSocketHandshake | None]
 """Gives the handshake that a request is, or ``None`` if it asks for no WebSocket. Raises
 `RemoteProtocolError` with the status that answers a faulty one."""
+
+
+class TlsSession(Protocol):
+    """TLS with one client: what it sends goes into `incoming`, what is for it comes out of `outgoing`."""
+
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+    ssl: ssl.SSLObject
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """The extensions of a scope that tell of it, by name, once the handshake is over."""
+        ...
+
+
+class Certificates(Protocol):
+    """What a server shows to its clients."""
+
+    def begin(self, octets: bytes) -> TlsSession | None:
+        """A session for the client whose first octets these are; ``None`` if more must come before that."""
+        ...
+
 
 error_log = logging.getLogger("servery.error")
 
@@ -101,7 +123,7 @@ class Service:
     __slots__ = (
         *("_corked", "access", "app", "clock", "concurrency", "connections", "context", "cycles"),
         *("handshakes", "id_prefix", "idle", "limits", "loop", "make_engine", "next_request_id"),
-        *("root_path", "runs", "state", "stopping"),
+        *("root_path", "runs", "state", "stopping", "tls"),
     )
 
     def __init__(
@@ -118,6 +140,7 @@ class Service:
         concurrency: int | None,
         state: dict[str, Any] | None,
         runs: str,
+        tls: Certificates | None = None,
     ) -> None:
         self.app = app
         self.limits = limits
@@ -130,6 +153,7 @@ class Service:
         self.concurrency = concurrency
         self.state = state
         self.runs = runs
+        self.tls = tls
         self.clock = Clock(loop, context)
         self.connections: set[Connection] = set()
         self.cycles: set[Cycle] = set()
@@ -139,6 +163,12 @@ class Service:
         self.stopping = False
         self.id_prefix = os.urandom(6).hex()
         self.next_request_id = numbered(self.id_prefix)
+
+    def beside(self, app: App) -> Service:
+        """A service for another application, without TLS and WebSockets, on the same connections, clock and
+        stop.
+        """
+        return _Beside(self, app)
 
     def flush_later(self, connection: Corked) -> None:
         """Call `end_of_turn` of `connection` before the loop waits: one callback serves all connections."""
@@ -205,7 +235,7 @@ class Service:
             websocket = cycle.websocket
             assert websocket is not None
             record = self._record(cycle, client, websocket.octets_sent, cycle.close_code == LOST)
-            record.scheme = "ws"
+            record.scheme = "ws" if self.tls is None else "wss"
             record.websocket = WebSocketTraffic(
                 close_code=cycle.close_code,
                 messages_received=websocket.messages_received,
@@ -221,10 +251,16 @@ class Service:
         """One access line for octets that were no request."""
         if self.access is not None:
             method, target, version = line or (b"-", b"-", b"-")
-            self.access.log(AccessRecord(client, method, target, version, status, 0, 0.0, time.time(), []))
+            record = AccessRecord(client, method, target, version, status, 0, 0.0, time.time(), [])
+            record.scheme = self.scheme
+            self.access.log(record)
 
-    @staticmethod
-    def _record(cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> AccessRecord:
+    @property
+    def scheme(self) -> str:
+        """``http``, or ``https`` with TLS."""
+        return "http" if self.tls is None else "https"
+
+    def _record(self, cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> AccessRecord:
         request = cycle.request
         duration = time.monotonic() - cycle.started
         return AccessRecord(
@@ -239,4 +275,30 @@ class Service:
             headers=request.headers,
             request_id=cycle.request_id,
             aborted=aborted,
+            scheme=self.scheme,
         )
+
+
+class _Beside(Service):
+    """See `Service.beside`: a copy, but for what changes while it serves."""
+
+    __slots__ = ("_main",)
+
+    def __init__(self, main: Service, app: App) -> None:
+        for name in Service.__slots__:
+            if name != "stopping":
+                setattr(self, name, getattr(main, name))
+        self._main = main
+        self.id_prefix = f"{main.id_prefix}-r"
+        self.next_request_id = numbered(self.id_prefix)
+        self._corked = []
+        self.app = app
+        self.tls = None
+        self.root_path = ""
+        self.concurrency = None
+        self.handshakes = lambda request: None
+
+    @property
+    def stopping(self) -> bool:  # type: ignore[override]
+        """As of the service beside which it is."""
+        return self._main.stopping

@@ -33,6 +33,15 @@ _ONE = (1, b"1.1")
 _ZERO = (0, b"1.0")
 
 
+def _has_control(line: bytes) -> RemoteProtocolError:
+    """The refusal of a request line with control characters; a TLS record (RFC 8446 section 5.1) begins with
+    two.
+    """
+    if line.startswith(b"\x16\x03"):
+        return RemoteProtocolError(400, "this port speaks HTTP without TLS: the address begins with http://")
+    return RemoteProtocolError(400, CONTROL)
+
+
 class HeadParser:
     """One request head after the other, in any pieces.
 
@@ -129,20 +138,24 @@ class HeadParser:
         line = line.removesuffix(b"\r")
         self._check_length(line)
         if has_control(line):
-            raise RemoteProtocolError(400, CONTROL)
+            raise _has_control(line)
 
     def _check_length(self, line: bytes) -> None:
         limit = self._limits.request_line
         if len(line) > limit:
             if has_control(line[: limit + 1]):
-                raise RemoteProtocolError(400, CONTROL)
+                raise _has_control(line)
             raise LimitExceeded(414, "request line too long")
 
     def _read_request_line(self, line: bytes) -> None:
         self._check_length(line)
         match = REQUEST_LINE.fullmatch(line)
         if match is None:
-            raise RemoteProtocolError(400, CONTROL if has_control(line) else "malformed request line")
+            raise (
+                _has_control(line)
+                if has_control(line)
+                else RemoteProtocolError(400, "malformed request line")
+            )
         method, target, major, minor = match.groups()
         if major != b"1":
             raise RemoteProtocolError(505, "this server speaks HTTP/1.1")
