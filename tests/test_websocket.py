@@ -149,7 +149,7 @@ def test_requests_come_before_it_on_the_same_connection(serve):
 def test_the_scope(serve):
     app = Echo()
     fields = (b"Sec-WebSocket-Protocol: a, b", b"Sec-WebSocket-Protocol: c", b"X-A: 1")
-    with serve(app, root_path="/root") as server:
+    with serve(app, root_path="/base") as server:
         with connected(server, *fields, target=b"/p%20a?q=%31") as client:
             host, port = client.sock.getsockname()[:2]
             address = list(server.address[:2])
@@ -166,10 +166,10 @@ def test_the_scope(serve):
         "asgi": {"version": "3.0", "spec_version": "2.5"},
         "http_version": "1.1",
         "scheme": "ws",
-        "path": "/root/p a",
-        "raw_path": b"/root/p%20a",
+        "path": "/base/p a",
+        "raw_path": b"/base/p%20a",
         "query_string": b"q=%31",
-        "root_path": "/root",
+        "root_path": "/base",
         "client": (host, port),
         "server": tuple(address),
         "subprotocols": ["a", "b", "c"],
