@@ -20,6 +20,7 @@
 #   make sanitize ARGS="tests/test_parity.py"    a part of it
 #   make leaks                      short soaks of the compiled core under LeakSanitizer
 #   make soak                       a long run that watches memory and open descriptors
+#   make soak ARGS="--part broadcast"    a part of it: 5,000 WebSockets that are told the same; "websockets": 10,000 idle ones
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
 #   make clean                      remove what the other words made

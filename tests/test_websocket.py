@@ -8,7 +8,7 @@ import queue
 import re
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from harness import WAIT, eventually, read_response, read_to_end, reset, statuses
@@ -869,6 +869,38 @@ def test_a_peer_that_takes_nothing_is_reset(serve):
 
     with serve(app, timeout_write=0.3) as server, connected(server):
         assert isinstance(ended.get(timeout=WAIT), ClientDisconnected)
+    assert server.errors.lines(30) == []
+
+
+def test_a_member_that_does_not_read_delays_nobody_and_is_cut(serve):
+    members, tasks, size = set(), set(), 200_000
+
+    async def sending(send, text):
+        try:
+            await say(send, text)
+        except ClientDisconnected:
+            members.discard(send)
+
+    async def app(scope, receive, send):
+        await accept(receive, send)
+        members.add(send)
+        while (message := await receive())["type"] == "websocket.receive":
+            for member in list(members):
+                tasks.add(task := asyncio.ensure_future(sending(member, message["text"] * size)))
+                task.add_done_callback(tasks.discard)
+
+    with serve(app, timeout_write=0.3) as server, ExitStack() as stack:
+        slow, *others = (stack.enter_context(connected(server)) for _ in range(6))
+        rounds = 0
+        while len(members) == 6 or rounds < 20:
+            others[0].send(text("x"))
+            for other in others:
+                assert other.read() == Frame(TEXT, b"x" * size)
+            rounds += 1
+            assert rounds < 20_000
+        with pytest.raises(ConnectionResetError):
+            while slow.read() is not None:
+                pass
     assert server.errors.lines(30) == []
 
 
