@@ -8,10 +8,15 @@ likes.
 from __future__ import annotations
 
 import ast
+import errno
 import os
+import socket
 from collections import Counter
+from contextlib import ExitStack
 from importlib import import_module
 from inspect import signature
+from itertools import accumulate
+from logging import WARNING
 from re import MULTILINE, findall
 from typing import Any
 
@@ -20,13 +25,15 @@ from fuzz import differential
 from fuzz.chance import ENOUGH, Chance
 from fuzz.frames import stream
 from fuzz.websocket_playing import cut_difference, difference, play
-from fuzz.websocket_scripts import AGREEMENTS, Script, Step, random_limits, random_script
+from fuzz.websocket_scripts import AGREEMENTS, Script, Step, cut, random_limits, random_script
+from harness import running, send_pieces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_http1_fuzz import PROFILE
 from tracing import pieces
+from under_test import IOS, Way, ways
 from websocket_subjects import ENGINES, chosen, decoder_class, engine_class
-from wire_frames import BINARY, TEXT, frame
+from wire_frames import BINARY, PONG, TEXT, Client, Frame, frame
 
 from servery import selection
 from servery.limits import Limits
@@ -36,6 +43,10 @@ SCRIPTS = 5000 if SEARCHING else 100
 INPUTS = 200_000 if SEARCHING else 2500
 STREAMS = 2000 if SEARCHING else 60
 SHORT = 600
+LONGEST = 16_000
+BATCHES = 100 if SEARCHING else 10
+BATCH = 100
+"""Connections to one server: their sockets stay open until all are done, so that a port tells which it is."""
 LEAST_OF_EACH = 5
 
 pytestmark = pytest.mark.usefixtures("both_engines")
@@ -174,3 +185,77 @@ def test_stub_names_what_the_module_offers() -> None:
         name for name in public(module) if getattr(getattr(module, name), "__module__", "") == module.__name__
     }
     assert offered == own
+
+
+# --- whole connections -------------------------------------------------------------------------------
+
+
+class Recorder:
+    """An application that says nothing, and notes what it is told, by the client's port."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, list[Any]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        told = self.told[scope["client"][1]] = []
+        await receive()
+        await send({"type": "websocket.accept"})
+        while not told or told[-1]["type"] != "websocket.disconnect":
+            told.append(await receive())
+
+
+def converse(sock: socket.socket, number: int, deflates: bool) -> list[Frame]:
+    """The frames that a client read that sent stream `number` and half-closed.
+
+    Of those that came in pieces pongs are left out: how many are sent before a close depends on how quick
+    they were; and so does what is found first in a compressed message that is wrong in two ways.
+    """
+    chance = Chance.numbered("wire frames", number)
+    data = stream(chance, deflates)[:LONGEST]
+    parts = cut(data, chance) if not deflates and chance.flag(0.3) else [data]
+    client = Client(sock)
+    client.open(*[b"Sec-WebSocket-Extensions: permessage-deflate"] * deflates)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    send_pieces(sock, data, [*accumulate(map(len, parts[:-1]))])
+    frames: list[Frame] = []
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while (one := client.read()) is not None:
+            frames.append(one)
+    except OSError as error:  # the client went on behind its own close
+        if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
+            raise
+    return frames if len(parts) == 1 else [one for one in frames if one.opcode != PONG]
+
+
+def outcome(way: Way, batch: int) -> tuple[list[Any], list[str]]:
+    """What clients, application and log saw of each connection, and the messages of the error log."""
+    app = Recorder()
+    deflates = batch % 2 == 1
+    limits = {} if deflates else {"ws_max_size": 300}
+    received = []
+    with running(app, **way.settings, **limits) as server, ExitStack() as stack:
+        for number in range(batch * BATCH, (batch + 1) * BATCH):
+            sock = stack.enter_context(server.connect())
+            received.append((sock.getsockname()[1], converse(sock, number, deflates)))
+        server.access.wait(BATCH)
+    lines = {}
+    for record in server.access.records:
+        line = record.access
+        lines[line.client[1]] = (line.status, line.aborted, line.websocket)
+    return [(frames, app.told[port], lines[port]) for port, frames in received], server.errors.lines(WARNING)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_connections_look_the_same_from_outside(batch: int) -> None:
+    """Each parser with each owner of the sockets, and each of them on both loops by turns."""
+    reference, *others = ways(f"frames {batch}", list(ENGINES), list(IOS))
+    expected = outcome(reference, batch)
+    for way in others:
+        way.must_be_built()
+        found = outcome(way, batch)
+        for number, (one, other) in enumerate(zip(expected[0], found[0], strict=True), batch * BATCH):
+            assert other == one, (str(way), number)
+        assert found[1] == expected[1] == [], str(way)
+    messages = [len(told) - 1 for _, told, _ in expected[0]]
+    assert sum(messages) > BATCH
