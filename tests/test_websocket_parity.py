@@ -258,4 +258,4 @@ def test_connections_look_the_same_from_outside(batch: int) -> None:
             assert other == one, (str(way), number)
         assert found[1] == expected[1] == [], str(way)
     messages = [len(told) - 1 for _, told, _ in expected[0]]
-    assert sum(messages) > BATCH
+    assert sum(messages) > BATCH / 2
