@@ -13,12 +13,14 @@
 #   make conformance                the Autobahn suite for WebSockets, with each parser; it needs Python 2.7
 #   make conformance ARGS="'1.*'"   some of its cases
 #   make fuzz                       half a minute of fuzzing the compiled core's scanner, under sanitizers
-#   make fuzz ARGS="engine"         the same with the whole compiled engine, against its reference
+#   make fuzz ARGS="frames"         the same with its reader of WebSocket frames
+#   make fuzz ARGS="engine"         the same with the whole compiled engine, against its reference; "websocket": with that one
 #   make fuzz ARGS="engine -max_total_time=3600"    an hour of it
 #   make sanitize                   the test suite on a compiled core with AddressSanitizer and UndefinedBehaviorSanitizer
 #   make sanitize ARGS="tests/test_parity.py"    a part of it
 #   make leaks                      short soaks of the compiled core under LeakSanitizer
 #   make soak                       a long run that watches memory and open descriptors
+#   make soak ARGS="--part broadcast"    a part of it: 5,000 WebSockets that are told the same; "websockets": 10,000 idle ones
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
 #   make clean                      remove what the other words made

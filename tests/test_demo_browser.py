@@ -1,4 +1,4 @@
-"""The demo page in a real browser: Debian's chromium, driven over the DevTools protocol by Playwright."""
+"""The demo page in a real browser."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from chromium import chromium
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.shared_server
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 UPLOAD = bytes(range(256)) * 1000 + b"end"
 
 
@@ -49,10 +39,8 @@ def address(way):
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -17,10 +17,12 @@ from harness import eventually, read_response, reset
 from holdings import at_rest, connections, holdings, memory
 from process import ServerProcess
 from sample_apps import body, ok, read_body, respond, start
+from wire_frames import TEXT, close, frame, handshake, text
 
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"
 CHUNKS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 POST = b"POST /%b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+HS = handshake()
 
 
 class Marked(dict):
@@ -52,6 +54,9 @@ class Watched:
 async def every_kind(scope, receive, send):
     """Answers in the way that the path names."""
     how = scope["path"]
+    if scope["type"] == "websocket":
+        await every_websocket(how, receive, send)
+        return
     if how == "/raise":
         raise ZeroDivisionError
     if how == "/return":
@@ -79,6 +84,23 @@ async def every_kind(scope, receive, send):
     await respond(send)
 
 
+async def every_websocket(how, receive, send):
+    """The same."""
+    if how == "/deny":
+        await send({"type": "websocket.close"})
+        return
+    if how == "/return":
+        return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        if how == "/raise":
+            raise ZeroDivisionError
+        if how == "/close":
+            return
+        await send({**message, "type": "websocket.send"})
+
+
 KINDS = {
     "answer": (GET % b"", True),
     "post": (POST % b"" + b"hello", True),
@@ -92,6 +114,15 @@ KINDS = {
     "half a body": (POST % b"" + b"he", False),
     "left while it runs": (GET % b"wait", False),
     "two, then left": (GET % b"" + GET % b"wait", False),
+    "websocket": (HS + text("a") + frame(TEXT, b"a", final=False), True),
+    "websocket, closed": (HS + text("a") + close(), True),
+    "websocket, closed by us": (handshake(target=b"/close") + text("a"), True),
+    "websocket, faulty": (HS + frame(3), True),
+    "websocket, exception": (handshake(target=b"/raise") + text("a"), True),
+    "websocket, denied": (handshake(target=b"/deny"), True),
+    "websocket, not answered": (handshake(target=b"/return"), True),
+    "websocket, refused": (handshake(key=None), True),
+    "websocket, left": (HS + frame(TEXT, b"a", size=9), False),
 }
 
 
@@ -164,7 +195,7 @@ def test_twenty_thousand_requests_leave_no_trace(serve, no_collector):
         assert process.memory_info().rss - memory < 2_000_000
 
 
-@pytest.mark.parametrize("data", (b"", GET % b"", GET % b"wait", POST % b"" + b"he"))
+@pytest.mark.parametrize("data", (b"", GET % b"", GET % b"wait", POST % b"" + b"he", HS + text("a")))
 def test_thousands_of_connections_leave_no_trace(serve, no_collector, data):
     """Neither a task, a descriptor, a connection nor an armed deadline is left of those that were reset."""
 
@@ -224,6 +255,15 @@ def test_no_task_ends_unheard(tmp_path, way):
         if scope["type"] == "lifespan":
             return await lifespan(receive, send)
         waiting = asyncio.ensure_future(receive())
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            hearing = asyncio.ensure_future(receive())
+            try:
+                while True:
+                    await send({"type": "websocket.send", "bytes": b"x" * 65536})
+            except OSError:
+                await hearing
+                return
         await start(send)
         try:
             for _ in range(50):
@@ -235,9 +275,9 @@ def test_no_task_ends_unheard(tmp_path, way):
     """
     with ServerProcess(tmp_path, source, dev=True) as server:
         for leave in (socket.socket.close, reset):
-            for _ in range(20):
+            for number in range(20):
                 sock = server.connect()
-                sock.sendall(GET % b"")
+                sock.sendall(handshake() if number % 2 else GET % b"")
                 sock.recv(10)
                 leave(sock)
         assert server.stop() == 0

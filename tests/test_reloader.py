@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from wire_frames import CLOSE, Client, Frame, close
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="hands descriptors to the child")
 
@@ -54,6 +55,14 @@ async def app(scope, receive, send):
     while not os.path.exists("finish"):
         await asyncio.sleep(0.02)
     await send({"type": "http.response.body", "body": b"done"})
+"""
+TALK = """
+async def app(scope, receive, send):
+    if scope["type"] != "websocket":
+        return
+    await send({"type": "websocket.accept"})
+    while (await receive())["type"] != "websocket.disconnect":
+        pass
 """
 DEAF = """
 import signal, sys, threading
@@ -307,6 +316,19 @@ def test_an_open_stream_does_not_hold_up_a_reload(start):
         reloader.until_answer("two")
         with contextlib.suppress(ConnectionResetError):
             read_all(client)
+    assert "killing" not in reloader.log()
+
+
+def test_an_open_websocket_does_not_hold_up_a_reload(start):
+    reloader = start(TALK)
+    with socket.create_connection(reloader.address, 15) as sock:
+        client = Client(sock)
+        assert client.open().startswith(b"HTTP/1.1 101 ")
+        reloader.write(APP.format(answer="two"))
+        assert client.read() == Frame(CLOSE, b"\x03\xf4")
+        client.send(close(1012))
+        assert client.read_to_close() == []
+        reloader.until_answer("two")
     assert "killing" not in reloader.log()
 
 

@@ -8,7 +8,7 @@ import queue
 import re
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from harness import WAIT, eventually, read_response, read_to_end, reset, statuses
@@ -19,6 +19,7 @@ from wire_frames import (
     BINARY,
     CLOSE,
     CONTINUATION,
+    KEY,
     PING,
     PONG,
     TEXT,
@@ -149,7 +150,7 @@ def test_requests_come_before_it_on_the_same_connection(serve):
 def test_the_scope(serve):
     app = Echo()
     fields = (b"Sec-WebSocket-Protocol: a, b", b"Sec-WebSocket-Protocol: c", b"X-A: 1")
-    with serve(app, root_path="/root") as server:
+    with serve(app, root_path="/base") as server:
         with connected(server, *fields, target=b"/p%20a?q=%31") as client:
             host, port = client.sock.getsockname()[:2]
             address = list(server.address[:2])
@@ -166,10 +167,10 @@ def test_the_scope(serve):
         "asgi": {"version": "3.0", "spec_version": "2.5"},
         "http_version": "1.1",
         "scheme": "ws",
-        "path": "/root/p a",
-        "raw_path": b"/root/p%20a",
+        "path": "/base/p a",
+        "raw_path": b"/base/p%20a",
         "query_string": b"q=%31",
-        "root_path": "/root",
+        "root_path": "/base",
         "client": (host, port),
         "server": tuple(address),
         "subprotocols": ["a", "b", "c"],
@@ -215,6 +216,53 @@ def test_subprotocol_and_headers_are_answered(serve):
     with serve(app) as server, connected(server, b"Sec-WebSocket-Protocol: a, b") as client:
         assert client.head.count(b"\r\nsec-websocket-protocol: b") == 1
         assert b"\r\nset-cookie: a=b" in client.head
+
+
+def test_no_subprotocol_no_line(serve):
+    with serve(Echo()) as server, connected(server, b"Sec-WebSocket-Protocol: a") as client:
+        assert b"sec-websocket-protocol" not in client.head.lower()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"Connection: Upgrade", b"Connection: keep-alive, Upgrade"),
+        (b"Connection: Upgrade", b"Connection: keep-alive\r\nCONNECTION:UPGRADE"),
+        (b"Upgrade: websocket", b"Upgrade: h2c, WebSocket"),
+        (b"Upgrade: websocket", b"Upgrade: h2c\r\nupgrade: ,websocket,"),
+        (KEY, KEY + b" \t "),
+    ],
+)
+def test_a_handshake_may_be_written_in_many_ways(serve, old, new):
+    with serve(Echo()) as server, server.connect() as sock:
+        sock.sendall(handshake().replace(old, new, 1) + text("x"))
+        client = Client(sock)
+        assert b"\r\nsec-websocket-accept: " + ACCEPT in client.read_head()
+        assert client.read() == Frame(TEXT, b"x")
+
+
+def test_nothing_is_shared_with_the_scope_of_a_request_before(serve):
+    app = Echo()
+
+    async def marking(scope, receive, send):
+        marks = (scope.get("state"), scope["asgi"], scope["extensions"], scope["extensions"]["servery"])
+        assert not any("x" in marked for marked in (scope, *marks))
+        assert (b"x", b"y") not in scope["headers"]
+        for marked in (scope, *marks):
+            marked["x"] = 1
+        scope["headers"].append((b"x", b"y"))
+        await app(scope, receive, send)
+
+    async def both(scope, receive, send):
+        await (lifespan(receive, send) if scope["type"] == "lifespan" else marking(scope, receive, send))
+
+    with serve(both, lifespan="on") as server, server.connect() as sock:
+        sock.sendall(GET + GET + handshake() + text("x"))
+        rest = read_response(sock)[2]
+        client = Client(sock, _rest=read_response(sock, rest)[2])
+        assert client.read_head().startswith(b"HTTP/1.1 101 ")
+        assert client.read() == Frame(TEXT, b"x")
+    assert server.errors.lines(30) == []
 
 
 def test_the_servers_own_fields_are_in_the_answer(serve):
@@ -304,6 +352,7 @@ def test_a_denial_is_a_whole_response(serve, parts):
         head, body = denied(server)
     assert head.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
     assert b"\r\nwww-authenticate: Basic" in head
+    assert not any(name in head.lower() for name in (b"upgrade", b"sec-websocket"))
     assert re.sub(rb"[0-9a-f]+\r\n|\r\n", b"", body) == b"no entry"
 
 
@@ -368,10 +417,13 @@ def test_a_subprotocol_that_was_not_offered_is_an_error(serve, subprotocol):
         {"type": "websocket.http.response.body", "body": b""},
         {"type": "websocket.http.response.start"},
         {"type": "websocket.http.response.start", "status": 99},
+        {"type": "websocket.http.response.start", "status": 401, "headers": [(b"a", b"b\r\nc: d")]},
+        {"type": "websocket.http.response.start", "status": 401, "headers": [(b"a\n", b"b")]},
         {"type": "http.response.start", "status": 200},
         {"type": "servery.websocket.ping"},
         {"type": "websocket.accept", "headers": [(b"sec-websocket-accept", b"x")]},
         {"type": "websocket.accept", "headers": [(b"a", b"b\r\nc: d")]},
+        *({"type": "websocket.accept", "headers": [(b"a", value)]} for value in (b"b\nc", b"b\rc", b"b\0c")),
         {"type": "nonsense"},
         {},
         None,
@@ -397,7 +449,9 @@ FAULTS = [
     (handshake(version=b"12"), b"426"),
     (handshake(version=None), b"426"),
     (handshake(key=None), b"400"),
+    (handshake(key=b""), b"400"),
     (handshake(key=b"x"), b"400"),
+    (handshake(b"Sec-WebSocket-Version: 13"), b"400"),
     (handshake(b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="), b"400"),
     (handshake(b"Sec-WebSocket-Protocol: a b"), b"400"),
     (handshake(b"Sec-WebSocket-Extensions: ;"), b"400"),
@@ -750,6 +804,8 @@ def test_a_peer_that_does_not_answer_a_close_is_left(serve):
         {"type": "websocket.send", "text": b"a"},
         {"type": "websocket.send", "bytes": "a"},
         {"type": "websocket.send", "text": "\ud800"},
+        {"type": "websocket.close", "code": 1006},
+        {"type": "websocket.close", "reason": "x" * 124},
         {"type": "websocket.http.response.start", "status": 200},
         {"type": "http.response.body"},
     ],
@@ -813,6 +869,38 @@ def test_a_peer_that_takes_nothing_is_reset(serve):
 
     with serve(app, timeout_write=0.3) as server, connected(server):
         assert isinstance(ended.get(timeout=WAIT), ClientDisconnected)
+    assert server.errors.lines(30) == []
+
+
+def test_a_member_that_does_not_read_delays_nobody_and_is_cut(serve):
+    members, tasks, size = set(), set(), 200_000
+
+    async def sending(send, text):
+        try:
+            await say(send, text)
+        except ClientDisconnected:
+            members.discard(send)
+
+    async def app(scope, receive, send):
+        await accept(receive, send)
+        members.add(send)
+        while (message := await receive())["type"] == "websocket.receive":
+            for member in list(members):
+                tasks.add(task := asyncio.ensure_future(sending(member, message["text"] * size)))
+                task.add_done_callback(tasks.discard)
+
+    with serve(app, timeout_write=0.3) as server, ExitStack() as stack:
+        slow, *others = (stack.enter_context(connected(server)) for _ in range(6))
+        rounds = 0
+        while len(members) == 6 or rounds < 20:
+            others[0].send(text("x"))
+            for other in others:
+                assert other.read() == Frame(TEXT, b"x" * size)
+            rounds += 1
+            assert rounds < 20_000
+        with pytest.raises(ConnectionResetError):
+            while slow.read() is not None:
+                pass
     assert server.errors.lines(30) == []
 
 
@@ -944,6 +1032,25 @@ def test_no_interval_no_pings(serve):
         client.sock.settimeout(0.5)
         with pytest.raises(TimeoutError):
             client.read()
+
+
+def test_no_timeout_only_pings(serve):
+    with serve(Echo(), ws_ping_interval=0.1, ws_ping_timeout=None) as server, connected(server) as client:
+        assert [client.read().opcode for _ in range(4)] == [PING] * 4
+        client.send(text("x"))
+        while (one := client.read()).opcode == PING:
+            pass
+        assert one == Frame(TEXT, b"x")
+
+
+def test_pongs_that_nobody_asked_for_are_ignored(serve):
+    app = Echo()
+    with serve(app) as server, connected(server, more=frame(PONG, b"a") * 100 + frame(PONG)) as client:
+        client.send(text("x"))
+        assert client.read() == Frame(TEXT, b"x")
+        client.send(close())
+        assert client.read_to_close() == [Frame(CLOSE, b"\x03\xe8")]
+        assert told(app) == (1000, "")
 
 
 def test_the_application_may_measure_the_round_trip(serve):

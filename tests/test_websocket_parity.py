@@ -1,220 +1,81 @@
 """The compiled WebSocket engine against its reference: whatever happens to both, both make the same of it.
 
 Scripts of frames, faults, cuts, time and an application's calls, random and repeatable;
-``HYPOTHESIS_PROFILE=search`` plays more of them.
+``HYPOTHESIS_PROFILE=search`` plays more of them, and ``fuzz/differential.py --of websocket`` as many as one
+likes.
 """
 
 from __future__ import annotations
 
 import ast
+import errno
 import os
-import zlib
+import socket
 from collections import Counter
-from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from inspect import signature
-from random import Random
+from itertools import accumulate
+from logging import WARNING
 from re import MULTILINE, findall
 from typing import Any
 
 import pytest
-from tracing import pieces, random_cuts
+from fuzz import differential
+from fuzz.chance import ENOUGH, Chance
+from fuzz.frames import stream
+from fuzz.websocket_playing import cut_difference, difference, play
+from fuzz.websocket_scripts import AGREEMENTS, Script, Step, cut, random_limits, random_script
+from harness import running, send_pieces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_http1_fuzz import PROFILE
+from tracing import pieces
+from under_test import IOS, Way, ways
 from websocket_subjects import ENGINES, chosen, decoder_class, engine_class
-from wire_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, close, frame
+from wire_frames import BINARY, PONG, TEXT, Client, Frame, frame
 
 from servery import selection
-from servery.errors import ServeryError
-from servery.events import WebSocketFailed
 from servery.limits import Limits
-from servery.websocket.deflate import Agreement, Deflater, DeflateSettings, Inflater
 
 SEARCHING = os.environ.get("HYPOTHESIS_PROFILE") == "search"
-SCRIPTS = 200_000 if SEARCHING else 3000
-STREAMS = 2000 if SEARCHING else 40
+SCRIPTS = 5000 if SEARCHING else 100
+INPUTS = 200_000 if SEARCHING else 2500
+STREAMS = 2000 if SEARCHING else 60
+SHORT = 600
+LONGEST = 16_000
+BATCHES = 100 if SEARCHING else 10
+BATCH = 100
+"""Connections to one server: their sockets stay open until all are done, so that a port tells which it is."""
 LEAST_OF_EACH = 5
-
-TEXTS = ("", "a", "hello", "é", "κόσμε 𝄞", "\U0010ffff", "x" * 125, "x" * 126, "é" * 300, "y" * 17_000)
-OCTETS = (
-    b"",
-    b"a",
-    b"\xff",
-    b"\xed\xa0\x80",
-    b"\xf4\x90",
-    b"\xce",
-    b"\xf0\x9d",
-    b"\0" * 130,
-    bytes(range(256)),
-)
-AGREEMENTS = (Agreement(15, 15, True, True, b""), Agreement(12, 12, False, False, b""))
-
-Step = tuple[str, tuple[Any, ...]]
 
 pytestmark = pytest.mark.usefixtures("both_engines")
 
-
-def deflated(content: bytes) -> bytes:
-    compressor = zlib.compressobj(wbits=-12)
-    return (compressor.compress(content) + compressor.flush(zlib.Z_SYNC_FLUSH))[:-4]
+# --- the engines alone -------------------------------------------------------------------------------
 
 
-def content_of(chance: Random) -> bytes:
-    return chance.choice(TEXTS).encode() if chance.random() < 0.7 else chance.choice(OCTETS)
+@settings(PROFILE, max_examples=SCRIPTS)
+@given(octets=st.binary(min_size=ENOUGH, max_size=ENOUGH))
+def test_random_scripts(octets: bytes) -> None:
+    """A failure is shown with the shortest script that Hypothesis finds."""
+    assert difference(random_script(Chance(octets))) == ""
 
 
-def message_of(chance: Random, deflates: bool) -> bytes:
-    """One message in one to four frames, with pings between them."""
-    opcode, octets, rsv = chance.choice((TEXT, TEXT, BINARY)), content_of(chance), 0
-    if deflates and chance.random() < 0.5:
-        octets, rsv = deflated(octets), 4
-    cuts = random_cuts(len(octets), chance)[:3] if len(octets) > 1 and chance.random() < 0.4 else []
-    parts = pieces(octets, cuts) or [b""]
-    data = b""
-    for number, part in enumerate(parts):
-        data += frame(
-            CONTINUATION if number else opcode,
-            part,
-            final=number == len(parts) - 1,
-            rsv=0 if number else rsv,
-            mask=chance.randbytes(4),
-        )
-        if chance.random() < 0.1:
-            data += frame(PING, chance.choice(OCTETS)[:125])
-    return data
-
-
-def odd_of(chance: Random) -> bytes:
-    """A frame that is rare, or a fault: a wrong place, bit, length or mask, a close."""
-    which = chance.choice((0, 1, 2, 2, 2, 2, 3, 3, 4, 5, 5, 5, 5))
-    if which == 0:
-        return close(chance.choice((None, 1000, 1001, 1005, 3000, 65535)), chance.choice(OCTETS)[:123])
-    if which == 1:
-        return frame(CLOSE, chance.randbytes(chance.randrange(3)))
-    if which == 2:  # an answer to one of our first pings, more often than not
-        return frame(PONG, chance.randrange(3).to_bytes(8, "big"))
-    if which == 3:
-        width, size = (
-            chance.choice((0, 2, 8)),
-            chance.choice((0, 125, 126, 65535, 65536, 1 << 31, 1 << 62, 1 << 63)),
-        )
-        size = size if width == 8 else size & (0xFFFF if width == 2 else 127)
-        return frame(chance.choice((TEXT, BINARY, PING)), content_of(chance), size=size, width=width)
-    if which == 4:
-        return frame(chance.randrange(16), content_of(chance)[:200], mask=chance.choice((None, b"abcd")))
-    final, rsv = chance.random() < 0.5, chance.choice((0, 0, 0, 0, 0, chance.randrange(8)))
-    begun = frame(BINARY, b"a", final=False) if chance.random() < 0.3 else b""
-    return begun + frame(chance.choice((TEXT, CONTINUATION, PING)), content_of(chance), final=final, rsv=rsv)
-
-
-def stream_of(chance: Random, deflates: bool) -> bytes:
-    """What a peer sends: good for the most part."""
-    data = b""
-    for _ in range(chance.randint(1, 6)):
-        kind = chance.random()
-        if kind < 0.7:
-            data += message_of(chance, deflates)
-        elif kind < 0.8:
-            data += frame(PING, chance.choice(OCTETS)[:125])
-        else:
-            data += odd_of(chance)
-    if data and chance.random() < 0.15:
-        at = chance.randrange(len(data))
-        change = chance.choice((b"", chance.randbytes(1), chance.randbytes(3)))
-        data = data[:at] + change + data[at + chance.randrange(3) :]
-    return data
-
-
-def call_of(chance: Random, now: float) -> Step:
-    """Something that the driver or the application does."""
-    calls: tuple[Callable[[], Step], ...] = (
-        lambda: ("send_text", (chance.choice((*TEXTS, "\ud800")),)),
-        lambda: ("send_text", (chance.choice(TEXTS),)),
-        lambda: ("send_bytes", (chance.choice((*OCTETS, b"z" * 70_000)),)),
-        lambda: ("taken", (chance.randrange(8), now)),
-        lambda: ("unsent", (now,)),
-        lambda: ("expire", (now,)),
-        lambda: ("expire", (now,)),
-        lambda: ("ping", (now,)),
-        lambda: ("ping", (now,)),
-        lambda: ("take_output", ()),
-        lambda: ("take_output", ()),
-    )
-    rare: tuple[Callable[[], Step], ...] = (
-        lambda: ("close", (chance.choice((1000, 4001, 1005)), chance.choice(("", "é", "x" * 124)), now)),
-        lambda: ("stop", (now,)),
-        lambda: ("receive", (b"", now)),
-    )
-    return chance.choice(calls if chance.random() < 0.93 else rare)()
-
-
-def script_of(chance: Random) -> tuple[dict[str, Any], bool, list[Step]]:
-    """(limits, whether compression was agreed on, what happens)."""
-    limits: dict[str, Any] = {
-        "ws_max_size": chance.choice((None, 0, 5, 300, 1 << 20, 1 << 80)),
-        "ws_max_queue": chance.choice((1, 3, 32, 1 << 80)),
-        "body_buffer": chance.choice((1, 400, 1 << 16, 1 << 80)),
-        "ws_ping_interval": chance.choice((None, 5, 20.0)),
-        "ws_ping_timeout": chance.choice((None, 3, 20.0)),
-    }
-    deflates = chance.random() < 0.4
-    steps: list[Step] = []
-    now = 0.0
-    for _ in range(chance.randint(1, 4)):
-        data = stream_of(chance, deflates)
-        cuts = random_cuts(len(data), chance) if len(data) > 1 and chance.random() < 0.7 else []
-        for piece in pieces(data, cuts):
-            now += chance.choice((0.0, 0.5, 7.0))
-            steps.append(("receive", (piece, now)))
-            steps += [call_of(chance, now) for _ in range(chance.choice((0, 0, 1, 2, 5)))]
-    return limits, deflates, [*steps, ("take_output", ())]
-
-
-def told(event: Any) -> Any:
-    if isinstance(event, WebSocketFailed):
-        return type(event), type(event.error), event.error.status, event.error.reason
-    return event
-
-
-STATE = ("wants_read", "half_closed", "closing", "reset", "deadline")
-COUNTS = ("messages_received", "messages_sent", "octets_received", "octets_sent")
-
-
-def played(name: str, limits: dict[str, Any], deflates: bool, steps: list[Step], way: int = 0) -> list[Any]:
-    """What each step gave or raised, and what the engine was like after it."""
-    pair: tuple[Any, ...] = (None, None)
-    if deflates:
-        agreement = AGREEMENTS[way % 2]
-        pair = (Deflater(agreement, DeflateSettings(min_size=10)), Inflater(agreement))
-    with chosen(name):
-        engine = engine_class()(Limits(**limits), 0.0, b"HEAD" * (way % 2), *pair, way % 3 / 2)
-    found = []
-    for step, arguments in steps:
-        try:
-            result = getattr(engine, step)(*arguments)
-        except ServeryError as error:
-            result = type(error), str(error)
-        if isinstance(result, list):
-            result = [told(event) for event in result]
-        found.append((step, result, *(getattr(engine, fact) for fact in STATE + COUNTS)))
-    return found
-
-
-def test_random_scripts() -> None:
-    for number in range(SCRIPTS):
-        script = script_of(Random(f"websocket {number}"))
-        expected, found = (played(name, *script, way=number) for name in ENGINES)
-        for step, (one, other) in enumerate(zip(expected, found, strict=True)):
-            assert other == one, (number, step)
+def test_many_random_scripts() -> None:
+    """Plain chance makes many times more of them in the same time."""
+    for number in range(INPUTS):
+        assert differential.check_websocket(0, number) == ""
 
 
 def test_scripts_go_everywhere() -> None:
     """The scripts above reach what they are for: messages of every kind, all faults, all ends."""
     happened: Counter[str] = Counter()
     for number in range(2000):
-        script = script_of(Random(f"websocket {number}"))
-        for step, result, *_ in played("python", *script, way=number):
+        for step, result, _ in play("python", random_script(Chance.numbered("everywhere", number))):
             happened[step] += 1
             for event in result if isinstance(result, list) and step != "take_output" else []:
-                happened[str(event[3]) if isinstance(event, tuple) else type(event).__name__] += 1
+                name = event[0].__name__ if isinstance(event, tuple) else type(event).__name__
+                happened[str(event[3]) if name == "WebSocketFailed" else name] += 1
     wanted = [
         *("MessageReceived", "PongReceived", "WebSocketClosed", "close", "stop", "expire", "taken", "unsent"),
         *("frames of a client must be masked", "reserved opcode", "reserved bit set", "message too big"),
@@ -224,6 +85,17 @@ def test_scripts_go_everywhere() -> None:
         *("no answer to a ping in time", "reason of a close is not UTF-8", "close frame of one octet"),
     ]
     assert {word: happened[word] for word in wanted if happened[word] < LEAST_OF_EACH} == {}
+
+
+def test_every_cut_of_streams() -> None:
+    """In two at each place, and octet by octet: nothing depends on it."""
+    for number in range(STREAMS):
+        chance = Chance.numbered("cuts", number)
+        agreement, limits = AGREEMENTS[number % len(AGREEMENTS)], random_limits(chance)
+        assert cut_difference(stream(chance, agreement is not None)[:SHORT], limits, agreement) == ""
+
+
+# --- the decoders of frames --------------------------------------------------------------------------
 
 
 def decoded(name: str, data: list[bytes], max_size: int | None, deflates: bool) -> tuple[list[Any], Any]:
@@ -238,12 +110,11 @@ def decoded(name: str, data: list[bytes], max_size: int | None, deflates: bool) 
     return found, None
 
 
-def test_every_cut_of_streams() -> None:
-    """In two at each place, and octet by octet: the same pieces of messages at the same time."""
-    for number in range(STREAMS):
-        chance = Random(f"cuts {number}")
-        deflates, max_size = number % 2 == 0, chance.choice((None, 200, 1 << 20))
-        data = stream_of(chance, deflates)[:600]
+def test_every_cut_gives_the_same_pieces_at_the_same_time() -> None:
+    for number in range(STREAMS // 2):
+        chance = Chance.numbered("pieces", number)
+        deflates, max_size = number % 2 == 0, chance.pick((None, 200, 1 << 20))
+        data = stream(chance, deflates)[:SHORT]
         cuttings = [[cut] for cut in range(len(data))] + [list(range(len(data)))]
         for cuts in cuttings:
             parts = pieces(data, cuts)
@@ -279,8 +150,7 @@ def test_a_str_and_bytes_of_another_class_are_sent() -> None:
         ("send_bytes", (Octets(b"c" * 20_000),)),
         ("take_output", ()),
     ]
-    expected, found = (played(name, {}, False, steps) for name in ENGINES)
-    assert found == expected
+    assert difference(Script(Limits(), None, b"", 0.0, steps)) == ""
 
 
 # --- their faces -------------------------------------------------------------------------------------
@@ -315,3 +185,77 @@ def test_stub_names_what_the_module_offers() -> None:
         name for name in public(module) if getattr(getattr(module, name), "__module__", "") == module.__name__
     }
     assert offered == own
+
+
+# --- whole connections -------------------------------------------------------------------------------
+
+
+class Recorder:
+    """An application that says nothing, and notes what it is told, by the client's port."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, list[Any]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        told = self.told[scope["client"][1]] = []
+        await receive()
+        await send({"type": "websocket.accept"})
+        while not told or told[-1]["type"] != "websocket.disconnect":
+            told.append(await receive())
+
+
+def converse(sock: socket.socket, number: int, deflates: bool) -> list[Frame]:
+    """The frames that a client read that sent stream `number` and half-closed.
+
+    Of those that came in pieces pongs are left out: how many are sent before a close depends on how quick
+    they were; and so does what is found first in a compressed message that is wrong in two ways.
+    """
+    chance = Chance.numbered("wire frames", number)
+    data = stream(chance, deflates)[:LONGEST]
+    parts = cut(data, chance) if not deflates and chance.flag(0.3) else [data]
+    client = Client(sock)
+    client.open(*[b"Sec-WebSocket-Extensions: permessage-deflate"] * deflates)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    send_pieces(sock, data, [*accumulate(map(len, parts[:-1]))])
+    frames: list[Frame] = []
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while (one := client.read()) is not None:
+            frames.append(one)
+    except OSError as error:  # the client went on behind its own close
+        if error.errno not in (errno.ECONNRESET, errno.ENOTCONN):
+            raise
+    return frames if len(parts) == 1 else [one for one in frames if one.opcode != PONG]
+
+
+def outcome(way: Way, batch: int) -> tuple[list[Any], list[str]]:
+    """What clients, application and log saw of each connection, and the messages of the error log."""
+    app = Recorder()
+    deflates = batch % 2 == 1
+    limits = {} if deflates else {"ws_max_size": 300}
+    received = []
+    with running(app, **way.settings, **limits) as server, ExitStack() as stack:
+        for number in range(batch * BATCH, (batch + 1) * BATCH):
+            sock = stack.enter_context(server.connect())
+            received.append((sock.getsockname()[1], converse(sock, number, deflates)))
+        server.access.wait(BATCH)
+    lines = {}
+    for record in server.access.records:
+        line = record.access
+        lines[line.client[1]] = (line.status, line.aborted, line.websocket)
+    return [(frames, app.told[port], lines[port]) for port, frames in received], server.errors.lines(WARNING)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_connections_look_the_same_from_outside(batch: int) -> None:
+    """Each parser with each owner of the sockets, and each of them on both loops by turns."""
+    reference, *others = ways(f"frames {batch}", list(ENGINES), list(IOS))
+    expected = outcome(reference, batch)
+    for way in others:
+        way.must_be_built()
+        found = outcome(way, batch)
+        for number, (one, other) in enumerate(zip(expected[0], found[0], strict=True), batch * BATCH):
+            assert other == one, (str(way), number)
+        assert found[1] == expected[1] == [], str(way)
+    messages = [len(told) - 1 for _, told, _ in expected[0]]
+    assert sum(messages) > BATCH / 2

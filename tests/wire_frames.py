@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import cycle
+from functools import cache
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 MASK = b"\x37\xfa\x21\x3d"
@@ -38,7 +38,20 @@ def frame(
     head += struct.pack({0: "!", 2: "!H", 8: "!Q"}[width], *([size] if width else []))
     if mask is None:
         return head + payload
-    return head + mask + bytes(octet ^ key for octet, key in zip(payload, cycle(mask), strict=False))
+    return head + mask + masked(payload, mask)
+
+
+def masked(payload: bytes, mask: bytes) -> bytes:
+    """`payload` under `mask`, one of the four keys after the other (RFC 6455 section 5.3)."""
+    octets = bytearray(payload)
+    for lane, key in enumerate(mask):
+        octets[lane::4] = octets[lane::4].translate(_table(key))
+    return bytes(octets)
+
+
+@cache
+def _table(key: int) -> bytes:
+    return bytes(octet ^ key for octet in range(256))
 
 
 def text(content: str) -> bytes:

@@ -1,62 +1,34 @@
 """Long runs that watch memory and descriptors of a server process: ``make soak``, ``make soak ARGS="--minutes
 30 --parser native --io reactor --loop uvloop"``.
 
-Two parts. `idle` opens 10,000 connections from several loopback addresses, each with one answered request,
-counts them in the server, states the memory that each costs, and asks on every one of them again. `mixed`
-sends ordinary and bad traffic for a while and fails if memory or descriptors grow. Figures are printed; only
-what must hold is asserted.
+`idle` opens 10,000 connections from several loopback addresses, each with one answered request, counts them
+in the server, states the memory that each costs, and asks on every one of them again. `mixed` sends
+ordinary and bad traffic for a while and fails if memory or descriptors grow. `websockets` is like `idle`
+with WebSockets, over many pings. `broadcast` tells 5,000 of them the same, and states what that costs; one
+that does not read must delay nobody, and be cut in time. Figures are printed; only what must hold is
+asserted.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import resource
-import signal
 import socket
-import struct
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from functools import partial
 
-import psutil
+import crowds
+from serving import connect, connect_many, established, pss, reset, server
+from wire_frames import BINARY, Client, close, frame, handshake, text
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 GET = b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n"
 ANSWER_SIZE = 1024
 CONNECTIONS = 10_000
 REPORT = 2000
 """Connections of mixed traffic between two lines of progress."""
-PER_ADDRESS = 5_000
-"""Connections from one source address: the kernel has some 28,000 ports for each."""
-
-
-@contextlib.contextmanager
-def server(*flags: str) -> Iterator[tuple[psutil.Process, int]]:
-    """A server process and its port."""
-    command = [sys.executable, "-m", "servery", "app:app", "--port", "0", "--no-access-log", *flags]
-    process = subprocess.Popen(command, cwd=HERE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    print(line.strip())
-    try:
-        yield psutil.Process(process.pid), int(line.rpartition(":")[2])
-    finally:
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(60)
-        assert code == 0, f"the server ended with {code}"
-
-
-def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
-    """A client's socket from the loopback address `source`."""
-    sock = socket.socket()
-    sock.settimeout(30)
-    sock.bind((source, 0))
-    sock.connect(("127.0.0.1", port))
-    return sock
+PARTS = ("idle", "mixed", "websockets", "broadcast")
 
 
 def ask(sock: socket.socket) -> None:
@@ -69,11 +41,6 @@ def ask(sock: socket.socket) -> None:
         received += data
 
 
-def pss(process: psutil.Process) -> int:
-    """Octets of memory that are this process's own, or its share."""
-    return int(process.memory_full_info().pss)
-
-
 def idle(flags: list[str]) -> None:
     """Ten thousand idle connections: accepted, counted, weighed, answered again."""
     with server("--timeout-keep-alive", "300", *flags) as (process, port):
@@ -81,11 +48,10 @@ def idle(flags: list[str]) -> None:
             for _ in range(500):
                 ask(first)
         before, opened = pss(process), []
-        for number in range(CONNECTIONS):
-            sock = connect(port, f"127.0.0.{2 + number // PER_ADDRESS}")
+        for sock in connect_many(port, CONNECTIONS):
             ask(sock)
             opened.append(sock)
-        held = sum(1 for item in process.net_connections() if item.status == psutil.CONN_ESTABLISHED)
+        held = established(process)
         each = (pss(process) - before) / CONNECTIONS / 1024
         print(f"idle: {held} connections established in the server, {each:.2f} KiB each")
         assert held == CONNECTIONS
@@ -96,50 +62,81 @@ def idle(flags: list[str]) -> None:
             sock.close()
 
 
-def reset(sock: socket.socket) -> None:
-    """Close with RST."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
-
-
 def one(port: int, chance: random.Random) -> None:
     """One connection of some kind, good or bad."""
-    kind = chance.randrange(8)
     sock = connect(port)
     try:
-        if kind == 0:
-            for _ in range(20):
-                ask(sock)
-        elif kind == 1:
-            sock.sendall(b"GET /stream HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")
-            while sock.recv(65536):
-                pass
-        elif kind == 2:
-            sock.sendall(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
-            sock.recv(1000)
-        elif kind == 3:
-            body = os.urandom(chance.randrange(200_000))
-            head = b"POST /upload HTTP/1.1\r\nHost: soak\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-            sock.sendall(head % len(body) + body)
-            while sock.recv(65536):
-                pass
-        elif kind == 4:
-            sock.sendall(
-                b"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: 100000\r\n\r\n" + b"x" * 500
-            )
-        elif kind == 5:
-            sock.sendall(b"GET /wait HTTP/1.1\r\nHost: soak\r\n\r\n")
-        elif kind == 6:
-            sock.sendall(b"BAD\x00\r\n\r\n")
-            while sock.recv(65536):
-                pass
-        else:
-            sock.sendall(GET[: chance.randrange(len(GET))])
+        chance.choice(KINDS)(sock, chance)
     finally:
         if chance.random() < 0.5:
             reset(sock)
         else:
             sock.close()
+
+
+def read_all(sock: socket.socket) -> None:
+    while sock.recv(65536):
+        pass
+
+
+def good(sock: socket.socket, chance: random.Random) -> None:
+    for _ in range(20):
+        ask(sock)
+
+
+def stream(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(b"GET /stream HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")
+    if chance.random() < 0.5:
+        read_all(sock)
+    else:
+        sock.recv(1000)
+
+
+def upload(sock: socket.socket, chance: random.Random) -> None:
+    body = os.urandom(chance.randrange(200_000))
+    head = b"POST /upload HTTP/1.1\r\nHost: soak\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    sock.sendall(head % len(body) + body)
+    read_all(sock)
+
+
+def half_an_upload(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(b"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: 100000\r\n\r\n" + b"x" * 500)
+
+
+def left(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(b"GET /wait HTTP/1.1\r\nHost: soak\r\n\r\n")
+
+
+def bad(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(b"BAD\x00\r\n\r\n")
+    read_all(sock)
+
+
+def part_of_a_head(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(GET[: chance.randrange(len(GET))])
+
+
+def websocket(sock: socket.socket, chance: random.Random) -> None:
+    """Messages, compressed in half of the cases, and some end."""
+    client = Client(sock)
+    offer = [b"Sec-WebSocket-Extensions: permessage-deflate"] * chance.randrange(2)
+    client.open(*offer)
+    for _ in range(5):
+        client.send(text("hello"), frame(BINARY, os.urandom(chance.randrange(20_000))))
+        client.read()
+        client.read()
+    client.send(chance.choice((close(), frame(3), frame(BINARY, b"x", size=5000), b"")))
+
+
+def denied_websocket(sock: socket.socket, chance: random.Random) -> None:
+    sock.sendall(handshake(version=b"12") + b"GET / HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")
+    read_all(sock)
+
+
+KINDS = (
+    *(good, stream, stream, upload, half_an_upload, left, bad, part_of_a_head),
+    *(websocket, websocket, denied_websocket),
+)
 
 
 def mixed(minutes: float, least: int, most: float, flags: list[str]) -> None:
@@ -170,8 +167,9 @@ def mixed(minutes: float, least: int, most: float, flags: list[str]) -> None:
 def main() -> None:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=("idle", "mixed", "all"), default="all")
+    parser.add_argument("--part", choices=(*PARTS, "all"), default="all")
     parser.add_argument("--minutes", type=float, default=1.0, help="how long the mixed traffic lasts")
+    parser.add_argument("--pings", type=float, default=60.0, help="seconds that pings last (%(default)s)")
     parser.add_argument("--least", type=int, default=4000, help="connections in any case (%(default)s)")
     parser.add_argument("--most", type=float, default=4.0, help="MiB that memory may grow (%(default)s)")
     for axis in ("parser", "io", "loop"):
@@ -186,10 +184,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     flags = [f"--{axis}={value}" for axis in ("parser", "io", "loop") if (value := getattr(options, axis))]
     flags += options.flags.split()
-    if options.part in ("idle", "all"):
-        idle(flags)
-    if options.part in ("mixed", "all"):
-        mixed(options.minutes, options.least, options.most, flags)
+    parts = {
+        "idle": partial(idle, flags),
+        "mixed": partial(mixed, options.minutes, options.least, options.most, flags),
+        "websockets": partial(crowds.idle, options.pings, flags),
+        "broadcast": partial(crowds.broadcast, flags),
+    }
+    for part in PARTS if options.part == "all" else (options.part,):
+        parts[part]()
 
 
 if __name__ == "__main__":

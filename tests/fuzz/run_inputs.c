@@ -1,4 +1,4 @@
-/* Runs the fuzzer's target on inputs from stdin, without libFuzzer: each is its length, 4 octets big-endian, and its octets. */
+/* Runs a target of the fuzzers on inputs from stdin, without libFuzzer: each is its length, 4 octets big-endian, and its octets. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
