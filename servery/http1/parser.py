@@ -34,10 +34,10 @@ _ZERO = (0, b"1.0")
 
 
 def _has_control(line: bytes) -> RemoteProtocolError:
-    """The refusal of a request line with control characters; a TLS record (RFC 8446 section 5.1) begins with
-    two.
+    """The refusal of a request line with control characters; a TLS handshake (RFC 8446 section 5.1) begins
+    with one.
     """
-    if line.startswith(b"\x16\x03"):
+    if line.startswith(b"\x16"):
         return RemoteProtocolError(400, "this port speaks HTTP without TLS: the address begins with http://")
     return RemoteProtocolError(400, CONTROL)
 
