@@ -52,7 +52,14 @@ def build(name: str = "loadgen") -> Path:
     if target.exists():
         return target
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*_compiler(), *FLAGS, *extra, *(str(HERE / part) for part in PARTS[name]), "-o", str(unfinished)]
+    command = [
+        *_compiler(),
+        *FLAGS,
+        *extra,
+        *(str(HERE / part) for part in PARTS[name]),
+        "-o",
+        str(unfinished),
+    ]
     try:
         made = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

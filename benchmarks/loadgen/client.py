@@ -73,7 +73,11 @@ class Load:
         options = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name in ("request", "expect") or value == field.default and field.name != "persistent_warmup":
+            if (
+                field.name in ("request", "expect")
+                or (value == field.default
+                and field.name != "persistent_warmup")
+            ):
                 continue
             flag = "--" + field.name.replace("_", "-")
             if isinstance(value, bool):
@@ -84,7 +88,9 @@ class Load:
         options += ["--expect-status", str(expect.status)]
         options += ["--expect-length", str(expect.length)] if expect.length is not None else []
         options += ["--expect-sha256", expect.sha256] if expect.sha256 is not None else []
-        return options + [part for name, value in expect.fields for part in ("--expect-field", f"{name}: {value}")]
+        return options + [
+            part for name, value in expect.fields for part in ("--expect-field", f"{name}: {value}")
+        ]
 
 
 def nothing() -> None:
