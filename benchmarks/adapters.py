@@ -1,9 +1,13 @@
-"""The servers: how each is started, and what proves that it runs as asked. The data stand in adapters.toml."""
+"""The servers: how each is started, and what proves that it runs as asked.
+
+The data stand in adapters.toml.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -98,7 +102,7 @@ def said_of(flags: Sequence[str]) -> str:
     """What servery's start-up line must say if these are its flags, as words separated by blanks."""
     told = {"--parser": "parser", "--io": "io", "--loop": "loop", "--workers": "workers"}
     words = [part for flag in flags for part in flag.split("=", 1)]
-    pairs = zip(words, words[1:], strict=False)
+    pairs = itertools.pairwise(words)
     return " ".join(f"{told[flag]}={value}" for flag, value in pairs if flag in told)
 
 
@@ -183,7 +187,10 @@ ALIASES = {
 
 
 def adapter_named(name: str) -> Adapter:
-    """By its name or an alias. Raises CannotServe for one that is only listed, KeyError for an unknown name."""
+    """By its name or an alias.
+
+    Raises CannotServe for one that is only listed, KeyError for an unknown name.
+    """
     if name in listed_only():
         raise CannotServe(listed_only()[name])
     return all_adapters()[ALIASES.get(name, name)]

@@ -12,7 +12,10 @@ from .stats import Comparison, compare_paired, median_absolute_deviation
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One figure of a trial. `scale` brings it to `unit`; a client that was the bottleneck spoils it if `needs_client`."""
+    """One figure of a trial.
+
+    `scale` brings it to `unit`; a client that was the bottleneck spoils it if `needs_client`.
+    """
 
     key: str
     label: str
@@ -57,7 +60,10 @@ def metrics_of(cell: Mapping[str, Any]) -> Sequence[Metric]:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One server in one cell. `values` are by metric's key, then by trial; `marks` say why figures are missing."""
+    """One server in one cell.
+
+    `values` are by metric's key, then by trial; `marks` say why figures are missing.
+    """
 
     subject: str
     trials: int
@@ -111,8 +117,8 @@ def marks_of(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def rows(cell: Mapping[str, Any], baseline: str) -> list[Row]:
     """One for each server that was measured, in the order of the record."""
-    names = [name for name in dict.fromkeys(trial["subject"] for trial in cell["trials"])]
-    names = [name for name in names if name not in cell["excluded"]]
+    measured = dict.fromkeys(trial["subject"] for trial in cell["trials"])
+    names = [name for name in measured if name not in cell["excluded"]]
     metrics = metrics_of(cell)
     base = {metric.key: values_of(cell, baseline, metric) for metric in metrics}
     made = []

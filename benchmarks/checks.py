@@ -1,4 +1,7 @@
-"""Is the load generator right? The same server, driven in turns by it, by wrk and by h2load, where these are installed."""
+"""Is the load generator right?
+
+The same server, driven in turns by it, by wrk and by h2load, where these are installed.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .scenario import ScenarioError
 from .trial import Settings
 from .verdicts import CannotServe, Refused
 
-SMOKE = Settings(trials=2, warmup=0.1, duration=0.3, timeouts_limit=1.0)
+SMOKE = Settings(trials=2, warmup=0.1, duration=0.3, timeouts_limit=1.0, longest_ramp=0.2)
 """Times of ``--smoke``: every piece is used, and no figure means anything."""
 
 

@@ -44,14 +44,17 @@ def _say(text: str = "") -> None:
 
 
 def subjects_named(names: Sequence[str]) -> list[Subject]:
-    """By the adapters' names. Raises ScenarioError for an unknown one, CannotServe for one that is only listed."""
+    """By the adapters' names.
+
+    Raises ScenarioError for an unknown one, CannotServe for one that is only listed.
+    """
     found = []
     for name in names:
         try:
             adapter = adapter_named(name)
         except KeyError:
             raise ScenarioError(f"no server {name!r}; `python -m benchmarks list` names them") from None
-        found.append(Subject(adapter.name, adapter))
+        found.append(Subject(name, adapter))
     return found
 
 
@@ -177,7 +180,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.baseline:
         servers = [arguments.baseline, *(name for name in servers if name != arguments.baseline)]
     subjects = subjects_named(servers)
-    if len({subject.name for subject in subjects}) < len(subjects):
+    if len({subject.adapter.name for subject in subjects}) < len(subjects):
         raise ScenarioError("a server is named twice; `ab` compares one with itself")
     label = "smoke" if arguments.smoke else "+".join(dict.fromkeys(cell.scenario.name for cell in cells))[:40]
     environments = Environments(arguments.envs, arguments.python)

@@ -1,4 +1,6 @@
-"""Two results of the same measurement, made at different times: what has changed, if they may be compared at all."""
+"""Two results of the same measurement, made at different times: what has changed, if they may be compared
+at all.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ def compare(
 ) -> tuple[list[str], list[str]]:
     """Lines of a report, and reasons to refuse it; of the two one is empty.
 
-    The runs were not made in turns, so that a change of the machine between them is not told apart from a change of the
-    product: the interval is of the ratio of medians, and wider than that of a run with both.
+    The runs were not made in turns, so that a change of the machine between them is not told apart from a
+    change of the product: the interval is of the ratio of medians, and wider than that of a run with both.
     """
     refused = [text for name, text in sorted(differences(old, new).items()) if name not in allowed]
     if refused:
@@ -57,7 +59,6 @@ def compare(
                     interval = (
                         f" [{ratio.interval[0]:.3f}, {ratio.interval[1]:.3f}]" if ratio.interval else ""
                     )
-                    lines.append(
-                        f"{cell['name']}  {name}  {metric.label}: {ratio.median:.3f}{interval}  {ratio.verdict}"
-                    )
+                    figure = f"{ratio.median:.3f}{interval}  {ratio.verdict}"
+                    lines.append(f"{cell['name']}  {name}  {metric.label}: {figure}")
     return lines or ["nothing that both results measured"], []

@@ -33,8 +33,8 @@ def pins() -> dict[str, list[str]]:
 class Environments:
     """Finds the environments under one directory.
 
-    A directory that is itself a virtual environment stands for all of them. The environment `servery` is the Python that
-    runs the harness, unless one was made for it or another Python is given.
+    A directory that is itself a virtual environment stands for all of them. The environment `servery` is
+    the Python that runs the harness, unless one was made for it or another Python is given.
     """
 
     def __init__(self, directory: Path = ENVIRONMENTS, servery_python: str = "") -> None:
@@ -75,7 +75,10 @@ class Environments:
         return {key: value for key, value in self.facts(name)["versions"].items() if key in wanted}
 
     def create(self, name: str, python: str = sys.executable) -> None:
-        """Makes an environment anew. Raises subprocess.CalledProcessError if something cannot be installed."""
+        """Makes an environment anew.
+
+        Raises subprocess.CalledProcessError if something cannot be installed.
+        """
         target = self.directory / name
         if target.exists():
             shutil.rmtree(target)

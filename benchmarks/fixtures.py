@@ -78,7 +78,10 @@ def files_directory() -> Path:
 
 
 def expected_body(description: Any) -> bytes:
-    """A body as scenarios describe it: a text, ``{repeat, times}``, or ``{file}``. Raises KeyError for others."""
+    """A body as scenarios describe it: a text, ``{repeat, times}``, or ``{file}``.
+
+    Raises KeyError for others.
+    """
     if isinstance(description, str):
         return description.encode()
     if "file" in description:

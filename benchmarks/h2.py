@@ -17,7 +17,10 @@ from .verdicts import CannotServe
 
 
 def preflight(load: Load, url: str) -> None:
-    """One request by curl with prior knowledge. Raises PreflightError, or CannotServe without an HTTP/2 curl."""
+    """One request by curl with prior knowledge.
+
+    Raises PreflightError, or CannotServe without an HTTP/2 curl.
+    """
     curl = shutil.which("curl")
     if (
         curl is None
@@ -59,7 +62,10 @@ def _h2load(
 
 
 def _result(lines: list[str], load: Load, seconds: float, cpu: float) -> dict[str, Any]:
-    """The same shape as the load generator's. A line of the log: start, status or -1, latency in microseconds."""
+    """The same shape as the load generator's.
+
+    A line of the log: start, status or -1, latency in microseconds.
+    """
     rows = [line.split("\t") for line in lines]
     statuses = Counter(row[1] for row in rows)
     latencies = sorted(float(row[2]) for row in rows if row[1] == str(load.expect.status))
@@ -103,7 +109,10 @@ def run(
     on_begin: Callable[[], None],
     on_end: Callable[[], None],
 ) -> dict[str, Any]:
-    """As `loadgen.client.run`. Warm-up and timed load are two runs of h2load, and so two sets of connections."""
+    """As `loadgen.client.run`.
+
+    Warm-up and timed load are two runs of h2load, and so two sets of connections.
+    """
     url = f"http://127.0.0.1:{load.port}/"
     preflight(load, url)
     with tempfile.NamedTemporaryFile("r") as log:

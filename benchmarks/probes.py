@@ -17,7 +17,9 @@ INTO_THE_REQUEST = 0.25
 
 
 def _read_until_over(sock: socket.socket, seconds: float) -> tuple[bytes, float, bool]:
-    """What came until the peer closed or was silent for `seconds`; when the last of it came; whether it closed."""
+    """What came until the peer closed or was silent for `seconds`; when the last of it came; whether it
+    closed.
+    """
     data, last = b"", time.monotonic()
     sock.settimeout(seconds)
     while True:
@@ -65,7 +67,9 @@ def stop(server: Server, cell: Cell) -> dict[str, Any]:
 
 
 def timeouts(server: Server, cell: Cell, limit: float) -> dict[str, Any]:
-    """Seconds until each unfinished connection was closed, None if it was kept beyond `limit`; and what was answered."""
+    """Seconds until each unfinished connection was closed, None if it was kept beyond `limit`; and what was
+    answered.
+    """
     said = {
         "idle": b"",
         "slow_head": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Unfin",

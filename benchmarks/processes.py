@@ -50,7 +50,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def pss(pid: int) -> int:
-    """Proportional set size of the tree, in octets: shared pages count once, divided among those that share them."""
+    """Proportional set size of the tree, in octets: shared pages count once, divided among those that share
+    them.
+    """
     total = 0
     for member in tree(pid):
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ def tree_hash(paths: Iterable[Path]) -> str:
 
 def hashes() -> dict[str, str]:
     """Of the harness with its load generator, of what is served and asked, and of servery's sources."""
-    sources = (".py", ".toml", ".c", ".h")
+    sources = (".py", ".toml", ".css", ".c", ".h")
     parts = [path for path in HERE.rglob("*") if path.suffix in sources]
     parts = [
         path
@@ -84,7 +85,7 @@ def new_record(
         "command": list(command),
         "host": host_facts(ROOT),
         "hashes": hashes(),
-        "settings": dataclasses.asdict(settings),
+        "settings": {key: value for key, value in dataclasses.asdict(settings).items() if value != math.inf},
         "processors": {"server": list(cpus.server), "client": list(cpus.client)},
         "baseline": subjects[0].name,
         "subjects": {subject.name: subject_facts(subject, environments) for subject in subjects},

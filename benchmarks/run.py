@@ -1,4 +1,7 @@
-"""A run: every cell, every trial, every server in its turn. Nothing is timed before every server was proven."""
+"""A run: every cell, every trial, every server in its turn.
+
+Nothing is timed before every server was proven.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ class Run:
     def _attempt(
         self, subject: Subject, cell: Cell, entry: dict[str, Any], trial: int | None, position: int
     ) -> None:
-        """One trial, or with `trial` None the proof before all of them. What fails is noted with its reason."""
+        """One trial, or with `trial` None the proof before all of them.
+
+        What fails is noted with its reason.
+        """
         try:
             try:
                 made = run_trial(

@@ -193,7 +193,10 @@ def all_scenarios(directory: Path = SCENARIOS) -> dict[str, Scenario]:
 
 
 def select(names: list[str], scenarios: Mapping[str, Scenario]) -> list[Cell]:
-    """The cells that ``name`` (all points) and ``name@8,64`` (these) choose, in order. Raises ScenarioError."""
+    """The cells that ``name`` (all points) and ``name@8,64`` (these) choose, in order.
+
+    Raises ScenarioError.
+    """
     cells = []
     for wanted in names:
         name, _, points = wanted.partition("@")

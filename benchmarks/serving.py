@@ -124,7 +124,9 @@ class Server:
         return took, code
 
     def _kill(self, members: Sequence[int]) -> None:
-        """Those of the tree that are left; the group is the server's own, since it was started in a session of its own."""
+        """Those of the tree that are left; the group is the server's own, since it was started in a session
+        of its own.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         for member in members:
@@ -188,8 +190,8 @@ def running(
 def prove(server: Server, adapter: Adapter, workers: int, has_proof_path: bool = True) -> dict[str, Any]:
     """What the server proved to be. Raises Refused if that is not what `adapter` asks for.
 
-    The fixture applications answer on ``/.proof`` out of the serving process; an application of the user's has no such
-    path, and only the server's own output and its processes are looked at.
+    The fixture applications answer on ``/.proof`` out of the serving process; an application of the user's
+    has no such path, and only the server's own output and its processes are looked at.
     """
     facts: dict[str, Any] = {
         "processes": len(processes.tree(server.pid)),

@@ -68,7 +68,8 @@ def users_scenario(app: str, path: str, connections: int, method: str, is_wsgi: 
 def learn(scenario: Scenario, subject: Subject, environments: Environments) -> tuple[Scenario, str]:
     """The scenario with the expectation that the first server's answer sets, and a remark on it.
 
-    Two requests tell whether the body is the same each time; only then is it expected. Raises Refused for an error.
+    Two requests tell whether the body is the same each time; only then is it expected. Raises Refused for
+    an error.
     """
     cell = Cell(scenario, 1)
     port = free_port()

@@ -23,7 +23,8 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
 def bootstrap_interval(values: Sequence[float], seed: int = 1) -> tuple[float, float] | None:
     """The percentile bootstrap interval of the median, or None of fewer than `FEWEST` values.
 
-    Efron (1979): medians of samples drawn with replacement. The seed makes the same values give the same interval.
+    Efron (1979): medians of samples drawn with replacement. The seed makes the same values give the same
+    interval.
     """
     if len(values) < FEWEST:
         return None
@@ -57,7 +58,8 @@ class Comparison:
 def compare_paired(subject: Mapping[int, float], baseline: Mapping[int, float]) -> Comparison | None:
     """Ratio to the baseline within each trial that both have; None if there is none.
 
-    The keys are numbers of trials. What disturbs a machine for minutes disturbs both sides of a trial, and cancels out.
+    The keys are numbers of trials. What disturbs a machine for minutes disturbs both sides of a trial, and
+    cancels out.
     """
     shared = sorted(set(subject) & set(baseline))
     ratios = [subject[trial] / baseline[trial] for trial in shared if baseline[trial]]
@@ -69,7 +71,10 @@ def compare_paired(subject: Mapping[int, float], baseline: Mapping[int, float]) 
 
 
 def compare_runs(new: Sequence[float], old: Sequence[float], seed: int = 1) -> Comparison | None:
-    """Ratio of the medians of two runs that were not made in turns: both are resampled apart. None of no values."""
+    """Ratio of the medians of two runs that were not made in turns: both are resampled apart.
+
+    None of no values.
+    """
     if not new or not old or not statistics.median(old):
         return None
     ratio = statistics.median(new) / statistics.median(old)

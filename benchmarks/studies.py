@@ -1,4 +1,4 @@
-"""Studies: TOML files that name the runs which repeat a published measurement, so that each is one command."""
+"""Studies: TOML files that name the runs which repeat a published measurement; each is one command."""
 
 from __future__ import annotations
 

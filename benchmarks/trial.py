@@ -1,8 +1,12 @@
-"""One trial: a server started cold, proven, driven or probed, and stopped. A `Subject` and a `Cell` in, figures out."""
+"""One trial: a server started cold, proven, driven or probed, and stopped.
+
+A `Subject` and a `Cell` in, figures out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -27,7 +31,10 @@ PSS_INTERVAL = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is measured, under the name that results give it. `directory` and `app` are those of a user's application."""
+    """What is measured, under the name that results give it.
+
+    `directory` and `app` are those of a user's application.
+    """
 
     name: str
     adapter: Adapter
@@ -46,6 +53,7 @@ class Settings:
     client_processes: int = 1
     max_latency_samples: int = 100_000
     timeouts_limit: float = 70.0
+    longest_ramp: float = math.inf
     seed: int = 1
 
 
@@ -124,6 +132,7 @@ def _drive(server: Server, cell: Cell, settings: Settings, cpus: Processors) -> 
     target = {"unix": server.unix} if server.unix else {"port": server.port}
     load = cell.load(settings.warmup, settings.duration, **target)
     changes: dict[str, Any] = {"seed": settings.seed}
+    changes["connection_ramp"] = min(load.connection_ramp, settings.longest_ramp)
     if load.client_processes == 1:
         changes["client_processes"] = min(settings.client_processes, load.connections)
     if not load.max_latency_samples:

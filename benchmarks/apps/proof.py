@@ -1,4 +1,7 @@
-"""What a serving process says of itself, so that the harness need not believe a command line. Only the standard library."""
+"""What a serving process says of itself, so that the harness need not believe a command line.
+
+Only the standard library.
+"""
 
 from __future__ import annotations
 

@@ -14,10 +14,12 @@ from ..paths import cache
 HERE = Path(__file__).resolve().parent
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
 PARTS = {
-    "loadgen": ["main.c", "options.c", "worker.c", "connection.c", "response.c", "frames.c", "samples.c"]
-    + ["sha256.c", "preflight.c", "output.c"],
+    "loadgen": [
+        *("main.c", "options.c", "worker.c", "connection.c", "response.c", "frames.c", "samples.c"),
+        *("sha256.c", "preflight.c", "output.c"),
+    ],
     "floor": ["floor.c"],
-    "parts.so": ["response.c", "samples.c", "sha256.c", "frames.c"],
+    "parts.so": ["parts.c", "response.c", "samples.c", "sha256.c", "frames.c"],
 }
 """What can be built, and of what. `parts.so` is for tests of the parts."""
 

@@ -1,4 +1,6 @@
-"""Runs the load generator: a `Load` in, its JSON out; someone looks on when the timed interval begins and ends."""
+"""Runs the load generator: a `Load` in, its JSON out; someone looks on when the timed interval begins and
+ends.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +75,8 @@ class Load:
         options = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if (
-                field.name in ("request", "expect")
-                or (value == field.default
-                and field.name != "persistent_warmup")
+            if field.name in ("request", "expect") or (
+                value == field.default and field.name != "persistent_warmup"
             ):
                 continue
             flag = "--" + field.name.replace("_", "-")
@@ -103,24 +103,26 @@ def run(
     on_begin: Callable[[], None] = nothing,
     on_end: Callable[[], None] = nothing,
 ) -> dict[str, Any]:
-    """The program's result, as it wrote it. `on_begin` and `on_end` are called at the ends of the timed interval.
+    """The program's result, as it wrote it.
 
-    Raises PreflightError if the server answered wrongly before anything was timed, LoadError if the program failed.
+    `on_begin` and `on_end` are called at the ends of the timed interval.
+
+    Raises PreflightError if the server answered wrongly before anything was timed, LoadError if the program
+    failed.
     """
     with tempfile.NamedTemporaryFile() as file:
         file.write(load.request)
         file.flush()
         command = [str(build()), "--request", file.name, *load.options()]
         pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=pin
-        )
-        try:
-            result = _follow(process, on_begin, on_end)
-            _, errors = process.communicate(timeout=SPARE_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
+        ) as process:
+            try:
+                result = _follow(process, on_begin, on_end)
+                _, errors = process.communicate(timeout=SPARE_SECONDS)
+            finally:
+                process.kill()
     if result is None:
         raise LoadError(errors.strip() or f"the load generator ended with {process.returncode}")
     return result

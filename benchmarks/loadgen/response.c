@@ -122,6 +122,14 @@ static void meet_expected(struct response *response, const char *name, size_t na
     }
 }
 
+/* A bare CR or LF, or another control: some would take it for the end of the line (RFC 9112, section 2.2). */
+static bool has_control(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)text[i] < 0x20 && text[i] != '\t')
+            return true;
+    return false;
+}
+
 /* What framing needs to know of a head. */
 struct framing {
     bool has_length;
@@ -134,7 +142,7 @@ static const char *read_field(struct response *response, const char *line, size_
     const char *value, *end = line + size;
     uint64_t length;
 
-    if (!colon || colon == line || *line == ' ' || *line == '\t' || colon[-1] == ' ' || colon[-1] == '\t')
+    if (has_control(line, size) || !colon || colon == line || *line == ' ' || *line == '\t' || colon[-1] == ' ' || colon[-1] == '\t')
         return "a malformed field line";
     for (value = colon + 1; value < end && (*value == ' ' || *value == '\t');)
         value++;
@@ -167,7 +175,9 @@ static const char *read_status(struct response *response, const char *head, size
 
     if (!end || end - head < 12 || memcmp(head, "HTTP/1.", 7) != 0 || head[8] != ' ')
         return NULL;
-    if ((head[7] != '0' && head[7] != '1') || (end - head > 12 && head[12] != ' '))
+    if (has_control(head, (size_t)(end - head)) || (end - head > 12 && head[12] != ' '))
+        return NULL;
+    if (head[7] != '0' && head[7] != '1')
         return NULL;
     for (int i = 9; i < 12; i++)
         if (!isdigit((unsigned char)head[i]))

@@ -28,22 +28,19 @@ def ratio_text(row: Row, metric: Metric) -> str:
     return f"×{compared.median:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
-def verdict_text(row: Row, metric: Metric, baseline: str) -> str:
-    """One sentence for the top of a page."""
-    compared = row.comparisons[metric.key]
-    return f"{row.subject}, {metric.label} beside {baseline}: {compared.verdict}"
+def share_text(row: Row) -> str:
+    """Processor time of the busiest process of the client, as a part of the wall clock."""
+    return NOT_TOLD if row.client_share is None else f"{row.client_share:.2f}"
 
 
-def verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Title of a cell, and the verdict of each server on what the cell is about."""
+def verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Title of a cell, server, figure, verdict: of the one figure that each cell is about."""
     for cell in record["cells"]:
         metrics = metrics_of(cell)
-        if not metrics:
-            continue
-        metric = CPU if CPU in metrics else metrics[0]
-        for row in rows(cell, record["baseline"]):
-            if metric.key in row.comparisons:
-                yield cell["title"], verdict_text(row, metric, record["baseline"])
+        for metric in [CPU] if CPU in metrics else metrics[:1]:
+            for row in rows(cell, record["baseline"]):
+                if metric.key in row.comparisons:
+                    yield cell["title"], row.subject, metric.label, row.comparisons[metric.key].verdict
 
 
 def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -99,7 +96,7 @@ def not_taking_part() -> list[tuple[str, str]]:
 
 
 def commands(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Cell, server, and the exact command line; PORT and SOCKET stand for what differs from trial to trial."""
+    """Cell, server, and the exact command line; PORT and SOCKET stand for what differs between trials."""
     found: dict[tuple[str, str], str] = {}
     for cell in record["cells"]:
         for trial in cell["trials"]:
@@ -113,7 +110,9 @@ def _quoted(part: str) -> str:
 
 
 def timeout_rows(cell: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Server, and what became of the idle connection, the slow head and the stalled body; the first trial of each."""
+    """Server, and what became of the idle connection, the slow head and the stalled body; the first trial
+    of each.
+    """
     made: dict[str, tuple[str, str, str, str]] = {}
     for trial in cell["trials"]:
         if "timeouts" not in trial or trial["subject"] in cell["excluded"]:

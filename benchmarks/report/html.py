@@ -4,41 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from ..analysis import CPU, P99, RATE, metrics_of, ranking, rows
 from . import facts, plots
 
-CSS = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1rem; max-width: 70rem; font: 16px/1.5 system-ui, sans-serif; color: #111827; background: #fff; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: .5rem 0; }
-h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.5rem 0 .5rem; border-top: 1px solid #d1d5db; padding-top: 1rem; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-p { margin: .5rem 0; }
-.quiet { color: #4b5563; }
-.wide { overflow-x: auto; margin: .75rem 0; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid #e5e7eb; white-space: nowrap; vertical-align: top; }
-th { font-weight: 600; color: #374151; }
-td small { display: block; color: #4b5563; }
-tr > :first-child { text-align: left; position: sticky; left: 0; background: #fff; }
-.words td, .words th { text-align: left; white-space: normal; min-width: 7rem; overflow-wrap: anywhere; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; align-items: start; }
-figure { margin: 0; }
-svg { display: block; width: 100%; max-width: 30rem; height: auto; }
-.mark { background: #fef3c7; border-left: 4px solid #d97706; padding: .4rem .7rem; margin: .4rem 0; overflow-wrap: anywhere; }
-.refused { background: #fee2e2; border-left-color: #b91c1c; }
-ul { padding-left: 1.2rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; font-size: .875rem; margin: .5rem 0; }
-dt { color: #4b5563; }
-dd { margin: 0; overflow-wrap: anywhere; }
-code { font: .8125rem/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
-details { margin: .75rem 0; }
-summary { cursor: pointer; }
-@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .4rem; } th, td { padding: .3rem .5rem; } }
-"""
+CSS = (Path(__file__).parent / "page.css").read_text("utf-8")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]], kind: str = "") -> str:
@@ -56,23 +28,20 @@ def cell_table(cell: Mapping[str, Any], baseline: str) -> str:
     metrics = [metric for metric in metrics_of(cell) if any(row.median(metric) is not None for row in made)]
     if not metrics:
         return ""
+    has_rate, has_client = RATE in metrics, any(row.client_share is not None for row in made)
     ranks = {name: str(place) for place, name in enumerate(ranking(made), 1)}
     lines = []
     for row in made:
-        figures = [
-            f"{escape(facts.value_text(row, metric))}<small>{escape(facts.ratio_text(row, metric))}</small>"
-            for metric in metrics
-        ]
-        rank = [ranks.get(row.subject, facts.NOT_TOLD)] if RATE in metrics else []
-        share = [f"{row.client_share:.2f}"] if row.client_share is not None else []
-        lines.append([escape(row.subject), *figures, *rank, *share])
-    head = [f"{metric.label}<br>{metric.unit}" for metric in metrics]
-    tail = (["rank by rate"] if RATE in metrics else []) + (
-        ["client CPU"] if len(lines[0]) > len(head) + 2 else []
-    )
-    if any(row.client_share is not None for row in made) and "client CPU" not in tail:
-        tail.append("client CPU")
-    return table(["server", *head, *tail], lines)
+        line = [escape(row.subject)]
+        for metric in metrics:
+            ratio = escape(facts.ratio_text(row, metric))
+            line.append(f"{escape(facts.value_text(row, metric))}<small>{ratio}</small>")
+        line += [ranks.get(row.subject, facts.NOT_TOLD)] if has_rate else []
+        line += [facts.share_text(row)] if has_client else []
+        lines.append(line)
+    head = ["server", *(f"{metric.label}<br>{metric.unit}" for metric in metrics)]
+    head += ["rank by rate"] if has_rate else []
+    return table(head + (["client CPU"] if has_client else []), lines)
 
 
 def cell_extras(cell: Mapping[str, Any]) -> str:
@@ -103,14 +72,9 @@ def cell_marks(cell: Mapping[str, Any], baseline: str) -> str:
 
 def cell_section(cell: Mapping[str, Any], baseline: str) -> str:
     """One cell of a record."""
-    figures = [
-        plots.ratios(cell, baseline, metric) for metric in (CPU, RATE, P99) if metric in metrics_of(cell)
-    ]
-    figures += (
-        [plots.ratios(cell, baseline, metrics_of(cell)[0])]
-        if CPU not in metrics_of(cell)[:1] and metrics_of(cell)
-        else []
-    )
+    metrics = metrics_of(cell)
+    compared = [CPU, RATE, P99] if CPU in metrics else metrics[:1]
+    figures = [plots.ratios(cell, baseline, metric) for metric in compared]
     figures += [plots.latency(cell, baseline), plots.memory(cell, baseline)]
     shown = "".join(f"<figure>{figure}</figure>" for figure in figures if figure)
     about = cell["scenario"]["about"]
@@ -143,15 +107,15 @@ def axis_sections(record: Mapping[str, Any]) -> str:
 
 def summary(record: Mapping[str, Any]) -> str:
     """The verdicts, before any figure."""
-    by_cell: dict[str, list[str]] = {}
-    for title, verdict in facts.verdicts(record):
-        by_cell.setdefault(title, []).append(verdict)
-    if not by_cell:
+    told = [[escape(part) for part in line] for line in facts.verdicts(record)]
+    if not told:
         return '<p class="mark">Nothing is compared here: there is one server, or no usable trial.</p>'
-    return "".join(
-        f"<h3>{escape(title)}</h3><ul>{''.join(f'<li>{escape(verdict)}</li>' for verdict in told)}</ul>"
-        for title, told in by_cell.items()
-    )
+    return table(["what", "server", "figure", f"beside {escape(record['baseline'])}"], told, "words")
+
+
+def folded(title: str, items: str) -> str:
+    """A list that opens on a click; it works without scripts."""
+    return f"<details><summary>{title}</summary><ul>{items}</ul></details>"
 
 
 def environment_section(record: Mapping[str, Any]) -> str:
@@ -169,15 +133,15 @@ def environment_section(record: Mapping[str, Any]) -> str:
     return (
         f"<h2>Environment</h2><dl>{pairs}</dl><h3>Servers</h3><ul>{servers}</ul>"
         f"<h3>Commands</h3><p><code>{command}</code></p>"
-        f"<details><summary>The exact command of every server</summary><ul>{lines}</ul></details>"
-        f"<details><summary>Servers that are listed without taking part</summary><ul>{absent}</ul></details>"
+        f"{folded('The exact command of every server', lines)}"
+        f"{folded('Servers that are listed without taking part', absent)}"
     )
 
 
 HOW_TO_READ = (
-    "Ratios are those to the baseline within each trial; their median stands beside a 95 % bootstrap interval. Where the "
-    "interval spans 1, no difference is shown. CPU per request counts every process of the server and holds on a busy "
-    "machine better than requests per second do. ± is the median absolute deviation."
+    "Ratios are those to the baseline within each trial; their median stands beside a 95 % bootstrap interval. "
+    "Where that spans 1, no difference is shown. CPU per request counts every process of the server and holds "
+    "on a busy machine better than requests per second do. ± is the median absolute deviation."
 )
 
 

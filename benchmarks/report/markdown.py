@@ -47,8 +47,8 @@ def summary(records: Sequence[Mapping[str, Any]]) -> str:
     parts = []
     for record in records:
         parts.append(
-            f"# {record['name']}\n\nRatios (×) are those to {record['baseline']} within each trial, with a 95 % "
-            "bootstrap interval in brackets; ± is the median absolute deviation.\n"
+            f"# {record['name']}\n\nRatios (×) are those to {record['baseline']} within each trial, with a "
+            "95 % bootstrap interval in brackets; ± is the median absolute deviation.\n"
         )
         if record["interrupted"]:
             parts.append("The run was interrupted; what was measured is here.\n")

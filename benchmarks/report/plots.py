@@ -71,7 +71,7 @@ def ratios(cell: Mapping[str, Any], baseline: str, metric: Metric) -> str:
     if not shown:
         return ""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(0.95 + 0.42 * len(shown), f"{metric.label}: ratio to {baseline}")
+        figure, axes = _figure(0.95 + 0.42 * len(shown), f"{metric.label}, ratio")
         for place, row in enumerate(reversed(shown)):
             compared, colour = row.comparisons[metric.key], _colour(row, metric)
             if compared.interval:
@@ -93,7 +93,8 @@ def ratios(cell: Mapping[str, Any], baseline: str, metric: Metric) -> str:
         axes.grid(axis="y", visible=False)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(_sparse(axes.get_xlim()))
-        axes.set_xlabel("more is better" if metric.higher_is_better else "less is better", fontsize=8.5)
+        direction = "more" if metric.higher_is_better else "less"
+        axes.set_xlabel(f"1 is {baseline}; {direction} is better", fontsize=8.5)
         told = ", ".join(f"{row.subject} {row.comparisons[metric.key].median:.2f}" for row in shown)
         return _svg(figure, f"{metric.label}, ratio to {baseline}: {told}")
 
@@ -121,7 +122,7 @@ def latency(cell: Mapping[str, Any], baseline: str) -> str:
             axes.plot(
                 nines, [value for _, value in points], color=LINES[number % 8], linewidth=1.6, label=name
             )
-        ticks = (0, 0.5, 0.9, 0.99, 0.999)
+        ticks = (0.5, 0.9, 0.99, 0.999)
         axes.set_xticks([-math.log10(1 - tick) for tick in ticks], [f"{tick * 100:g} %" for tick in ticks])
         axes.set_yscale("log")
         axes.set_ylabel("ms")
