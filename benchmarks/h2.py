@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import resource
 import shutil
@@ -41,14 +42,12 @@ def preflight(load: Load, url: str) -> None:
         raise PreflightError(f"HTTP/2: another body than expected; it began {body[:100]!r}")
 
 
-def _h2load(
-    load: Load, streams: int, url: str, seconds: float, log: str, cpus: Collection[int] | None
-) -> None:
+def _h2load(load: Load, streams: int, url: str, seconds: int, log: str, cpus: Collection[int] | None) -> None:
     """One run, its requests logged."""
     program = shutil.which("h2load")
     if program is None:
         raise CannotServe("no h2load on this machine (Debian: nghttp2-client)")
-    command = [program, "-t", "1", "-c", str(load.connections), "-m", str(streams), "-D", f"{seconds:g}"]
+    command = [program, "-t", "1", "-c", str(load.connections), "-m", str(streams), "-D", str(seconds)]
     pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
     made = subprocess.run(
         [*command, f"--log-file={log}", url],
@@ -61,7 +60,7 @@ def _h2load(
         raise LoadError(f"h2load ended with {made.returncode}: {made.stderr.strip()[-300:]}")
 
 
-def _result(lines: list[str], load: Load, seconds: float, cpu: float) -> dict[str, Any]:
+def _result(lines: list[str], load: Load, seconds: int, cpu: float) -> dict[str, Any]:
     """The same shape as the load generator's.
 
     A line of the log: start, status or -1, latency in microseconds.
@@ -115,13 +114,14 @@ def run(
     """
     url = f"http://127.0.0.1:{load.port}/"
     preflight(load, url)
+    seconds = math.ceil(load.duration)  # h2load takes whole seconds
     with tempfile.NamedTemporaryFile("r") as log:
         if load.warmup:
-            _h2load(load, streams, url, load.warmup, os.devnull, cpus)
+            _h2load(load, streams, url, math.ceil(load.warmup), os.devnull, cpus)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         on_begin()
-        _h2load(load, streams, url, load.duration, log.name, cpus)
+        _h2load(load, streams, url, seconds, log.name, cpus)
         on_end()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return _result(log.read().splitlines(), load, load.duration, cpu)
+        return _result(log.read().splitlines(), load, seconds, cpu)

@@ -1,10 +1,11 @@
 """The HTTP scenarios for Locust, whose workers run on several machines: for load that one client cannot make.
 
-``SCENARIO=post-1k locust -f benchmarks/locustfile.py --headless --users 64 --spawn-rate 64 \\
---run-time 10s --host http://SERVER:PORT``; with ``--master`` and ``--worker`` on other machines.
+``SCENARIO=post-1k locust -f benchmarks/locustfile.py --headless --users 64 --spawn-rate 64 --run-time 10s
+--host http://SERVER:PORT``; with ``--master`` and ``--worker`` on other machines.
 
-Every answer is checked exactly. Locust measures a closed loop with a client that costs far more than the server's work for a small answer: its
-figures are those of many clients at once, and no substitute for CPU per request.
+Every answer is checked exactly. Locust measures a closed loop with a client that costs far more than the
+server's work for a small answer: its figures are those of many clients at once, and no substitute for CPU per
+request.
 """
 
 from __future__ import annotations

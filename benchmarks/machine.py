@@ -46,7 +46,9 @@ def read_set(text: str) -> tuple[int, ...]:
 def processors(server: str = "", client: str = "") -> Processors:
     """As given, or: the last quarter of the processors, at least one, drives, and the others serve.
 
-    Raises ValueError if a given set is malformed, not available, or overlaps the other.
+    Sets that overlap have to be given both: the client then takes time from the server, and the
+    report says so.
+    Raises ValueError if a given set is malformed or not available, or one that is given overlaps the rest.
     """
     available = tuple(sorted(os.sched_getaffinity(0)))
     clients = read_set(client) if client else available[-max(1, len(available) // 4) :]
@@ -57,8 +59,10 @@ def processors(server: str = "", client: str = "") -> Processors:
         raise ValueError(
             f"processor {min(strange)} is not available; these are: {','.join(map(str, available))}"
         )
-    if set(servers) & set(clients) and len(available) > 1:
-        raise ValueError("the processors of the server and those of the client must not overlap")
+    if set(servers) & set(clients) and len(available) > 1 and not (server and client):
+        raise ValueError(
+            "server and client would share processors: give both --server-cpus and --client-cpus"
+        )
     return Processors(servers, clients, bool(server))
 
 

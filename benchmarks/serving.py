@@ -187,7 +187,9 @@ def running(
             Path(unix).unlink(missing_ok=True)
 
 
-def prove(server: Server, adapter: Adapter, workers: int, has_proof_path: bool = True) -> dict[str, Any]:
+def prove(
+    server: Server, adapter: Adapter, workers: int, is_asgi: bool = True, has_proof_path: bool = True
+) -> dict[str, Any]:
     """What the server proved to be. Raises Refused if that is not what `adapter` asks for.
 
     The fixture applications answer on ``/.proof`` out of the serving process; an application of the user's
@@ -211,7 +213,7 @@ def prove(server: Server, adapter: Adapter, workers: int, has_proof_path: bool =
     if status != 200:
         raise Refused(f"/.proof answered {status}")
     proof = json.loads(body)
-    if not proof["loop"].startswith(adapter.loop):
+    if is_asgi and not proof["loop"].startswith(adapter.loop):
         raise Refused(f"the event loop is {proof['loop']!r}, not {adapter.loop}…: a changed flag?")
     if missing := [name for name in adapter.loaded if name not in proof["loaded"]]:
         raise Refused(f"not loaded: {', '.join(missing)}; a native piece that was asked for is missing")

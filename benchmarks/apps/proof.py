@@ -45,6 +45,6 @@ def facts() -> bytes:
             "gil": gil,
             "loop": loop,
             "loaded": [name for name in TOLD if name in sys.modules],
-            "threads": threading.active_count(),
+            "python_threads": threading.active_count(),
         }
     ).encode()

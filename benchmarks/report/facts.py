@@ -52,7 +52,7 @@ def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{host['memory_kib'] / 2**20:.0f} GiB"),
         ("system", f"{host['system']}, Linux {host['kernel']}"),
         ("server on processors", _numbers(record["processors"]["server"])),
-        ("client on processors", _numbers(record["processors"]["client"])),
+        ("client on processors", _numbers(record["processors"]["client"]) + _shared(record["processors"])),
         ("load of the machine before", f"{host['load_before']:.2f}"),
         (
             "trials",
@@ -63,6 +63,10 @@ def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((f"hash of the {name}", value[:16]) for name, value in record["hashes"].items()),
         *((name.rpartition("/")[2], value) for name, value in host["settings"].items() if value),
     ]
+
+
+def _shared(sets: Mapping[str, list[int]]) -> str:
+    return ", shared with the server" if set(sets["server"]) & set(sets["client"]) else ""
 
 
 def _numbers(values: list[int]) -> str:

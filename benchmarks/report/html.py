@@ -139,9 +139,9 @@ def environment_section(record: Mapping[str, Any]) -> str:
 
 
 HOW_TO_READ = (
-    "Ratios are those to the baseline within each trial; their median stands beside a 95 % bootstrap interval. "
-    "Where that spans 1, no difference is shown. CPU per request counts every process of the server and holds "
-    "on a busy machine better than requests per second do. ± is the median absolute deviation."
+    "Ratios are those to the baseline within each trial; their median stands beside a 95 % bootstrap "
+    "interval. Where that spans 1, no difference is shown. CPU per request counts every process of the "
+    "server, and holds on a busy machine better than a rate does. ± is the median absolute deviation."
 )
 
 

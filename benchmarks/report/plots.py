@@ -38,8 +38,17 @@ STYLE = {
 }
 
 
-def _figure(height: float, title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+LEFT, LEFT_WITH_TICKS, RIGHT, TOP, BOTTOM, LEGEND_LINE = 0.12, 0.58, 0.12, 0.34, 0.52, 0.19
+"""Margins in inches: given, since a layout engine that finds them draws every figure several times."""
+
+
+def _figure(plot_height: float, title: str, has_ticks: bool = False, names: int = 0) -> tuple[Figure, Axes]:
+    """A figure whose plot is `plot_height` inches high, with room for ticks at its left and names below."""
+    bottom = BOTTOM + LEGEND_LINE * names
+    height = TOP + plot_height + bottom
+    figure = Figure(figsize=(WIDTH, height))
+    left = LEFT_WITH_TICKS if has_ticks else LEFT
+    figure.subplots_adjust(left / WIDTH, bottom / height, 1 - RIGHT / WIDTH, 1 - TOP / height)
     axes = figure.add_subplot()
     axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold")
     axes.set_axisbelow(True)
@@ -71,7 +80,7 @@ def ratios(cell: Mapping[str, Any], baseline: str, metric: Metric) -> str:
     if not shown:
         return ""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(0.95 + 0.42 * len(shown), f"{metric.label}, ratio")
+        figure, axes = _figure(0.42 * len(shown), f"{metric.label}, ratio")
         for place, row in enumerate(reversed(shown)):
             compared, colour = row.comparisons[metric.key], _colour(row, metric)
             if compared.interval:
@@ -116,7 +125,7 @@ def latency(cell: Mapping[str, Any], baseline: str) -> str:
     if not curves:
         return ""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(2.5 + 0.17 * len(curves), "latency by quantile")
+        figure, axes = _figure(1.9, "latency by quantile", True, len(curves))
         for number, (name, points) in enumerate(curves):
             nines = [-math.log10(1 - quantile) for quantile, _ in points]
             axes.plot(
@@ -127,7 +136,7 @@ def latency(cell: Mapping[str, Any], baseline: str) -> str:
         axes.set_yscale("log")
         axes.set_ylabel("ms")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        figure.legend(loc="outside lower left", ncols=1)
+        figure.legend(loc="lower left", ncols=1, borderaxespad=0.2, labelspacing=0.25)
         return _svg(figure, "latency by quantile of " + ", ".join(name for name, _ in curves))
 
 
@@ -138,7 +147,7 @@ def memory(cell: Mapping[str, Any], baseline: str) -> str:
     if not known:
         return ""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(0.8 + 0.42 * len(known), "peak memory of all processes, PSS in MiB")
+        figure, axes = _figure(0.42 * len(known), "peak memory of all processes, PSS in MiB")
         for place, (name, value) in enumerate(reversed(known)):
             axes.barh(place, value, height=0.3, color="#1d4ed8")
             axes.annotate(
@@ -162,7 +171,7 @@ def along_axis(cells: Sequence[Mapping[str, Any]], baseline: str, metric: Metric
         return ""
     points = sorted({cell["point"] for cell in cells})
     with matplotlib.rc_context(STYLE):
-        figure, axes = _figure(2.3 + 0.17 * len(lines), f"{metric.label} ({metric.unit})")
+        figure, axes = _figure(1.9, f"{metric.label} ({metric.unit})", True, len(lines))
         for number, (name, values) in enumerate(lines.items()):
             xs, ys = zip(*sorted(values), strict=True)
             axes.plot(xs, ys, MARKERS[number % 8] + "-", color=LINES[number % 8], markersize=4, label=name)
@@ -171,5 +180,5 @@ def along_axis(cells: Sequence[Mapping[str, Any]], baseline: str, metric: Metric
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(cells[0]["scenario"]["axis"])
         axes.set_ylim(bottom=0)
-        figure.legend(loc="outside lower left", ncols=1)
+        figure.legend(loc="lower left", ncols=1, borderaxespad=0.2, labelspacing=0.25)
         return _svg(figure, f"{metric.label} of {', '.join(lines)} over {cells[0]['scenario']['axis']}")
