@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import statistics
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,12 @@ def bootstrap_interval(values: Sequence[float], seed: int = 1) -> tuple[float, f
     Efron (1979): medians of samples drawn with replacement. The seed makes the same values give the same
     interval.
     """
-    if len(values) < FEWEST:
-        return None
+    return _interval(tuple(values), seed) if len(values) >= FEWEST else None
+
+
+@functools.cache
+def _interval(values: tuple[float, ...], seed: int) -> tuple[float, float]:
+    """A report asks for the same interval in every table and plot."""
     draw = random.Random(seed)
     medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
