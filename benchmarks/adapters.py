@@ -75,7 +75,7 @@ class Adapter:
 
     def parts(self, launch: Launch) -> list[str]:
         """The flags that `launch` adds. Raises CannotServe."""
-        parts = []
+        parts: list[str] = []
         for key in launch.needs():
             if key not in self.extras:
                 raise CannotServe(self.without.get(key, MEANINGS[key]))

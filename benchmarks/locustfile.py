@@ -54,7 +54,12 @@ class Client(FastHttpUser):
     def ask(self) -> None:
         """One request of the scenario."""
         with self.client.request(
-            METHOD, PATH, name=CELL.scenario.name, headers=FIELDS, data=BODY or None, catch_response=True
+            METHOD,
+            PATH,
+            name=CELL.scenario.name,
+            headers=FIELDS,
+            data=BODY.decode("latin-1") or None,
+            catch_response=True,
         ) as response:
             body = response.content or b""
             if response.status_code != EXPECTED.status:

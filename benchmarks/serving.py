@@ -212,7 +212,7 @@ def prove(
     status, body = server.get("/.proof")
     if status != 200:
         raise Refused(f"/.proof answered {status}")
-    proof = json.loads(body)
+    proof: dict[str, Any] = json.loads(body)
     if is_asgi and not proof["loop"].startswith(adapter.loop):
         raise Refused(f"the event loop is {proof['loop']!r}, not {adapter.loop}…: a changed flag?")
     if missing := [name for name in adapter.loaded if name not in proof["loaded"]]:

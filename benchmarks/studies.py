@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from .paths import STUDIES
 
@@ -32,13 +33,15 @@ class Study:
     parts: tuple[Part, ...]
 
 
+def _part(table: dict[str, Any]) -> Part:
+    lists = {key: tuple(table.pop(key)) for key in ("scenarios", "servers")}
+    return Part(**lists, **table)
+
+
 def read_study(path: Path) -> Study:
     """The study in a file. Raises TypeError for unknown keys."""
     table = tomllib.loads(path.read_text("utf-8"))
-    parts = [
-        Part(**{key: tuple(value) if isinstance(value, list) else value for key, value in part.items()})
-        for part in table["run"]
-    ]
+    parts = [_part(part) for part in table["run"]]
     return Study(path.stem, table["title"], table.get("about", ""), tuple(parts))
 
 

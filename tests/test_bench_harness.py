@@ -219,13 +219,11 @@ def test_processor_time_and_memory_are_those_of_the_whole_tree() -> None:
 
 
 APP = """
-import json
-from fastapi import FastAPI
-app = FastAPI()
-
-@app.get("/hello/{name}")
-async def hello(name: str):
-    return {"hello": name}
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    status = 200 if scope["path"].startswith("/hello") else 404
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
 """
 
 

@@ -23,7 +23,7 @@ WIDTH = 4.7
 BETTER, WORSE, NEITHER = "#0a7f62", "#b8450f", "#6b7280"
 LINES = ("#1d4ed8", "#b8450f", "#0a7f62", "#8b1fa9", "#a16207", "#0e7490", "#be123c", "#4b5563")
 MARKERS = "osD^vP*X"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "svg.fonttype": "none",
