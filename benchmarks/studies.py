@@ -34,8 +34,8 @@ class Study:
 
 
 def _part(table: dict[str, Any]) -> Part:
-    lists = {key: tuple(table.pop(key)) for key in ("scenarios", "servers")}
-    return Part(**lists, **table)
+    scenarios, servers = tuple(table.pop("scenarios")), tuple(table.pop("servers"))
+    return Part(scenarios=scenarios, servers=servers, **table)
 
 
 def read_study(path: Path) -> Study:

@@ -73,7 +73,8 @@ def copy_of_checkout(folder: Path) -> Path:
     for name in (*PARTS, *(path.name for path in ROOT.glob("*.md")), "LICENSE", "Makefile"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "*.pyd", ".envs"))
+            left_out = shutil.ignore_patterns("*.so", "*.pyd", ".envs")
+            shutil.copytree(ROOT / name, folder / name, ignore=left_out)
         else:
             shutil.copy(ROOT / name, folder / name)
     for name in GENERATED:

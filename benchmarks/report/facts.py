@@ -33,14 +33,15 @@ def share_text(row: Row) -> str:
     return NOT_TOLD if row.client_share is None else f"{row.client_share:.2f}"
 
 
-def verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Title of a cell, server, figure, verdict: of the one figure that each cell is about."""
+def verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Title of a cell, server, verdict: on the one figure that each cell is about."""
     for cell in record["cells"]:
         metrics = metrics_of(cell)
         for metric in [CPU] if CPU in metrics else metrics[:1]:
             for row in rows(cell, record["baseline"]):
                 if metric.key in row.comparisons:
-                    yield cell["title"], row.subject, metric.label, row.comparisons[metric.key].verdict
+                    verdict = row.comparisons[metric.key].verdict
+                    yield cell["title"], row.subject, f"{metric.label}: {verdict}"
 
 
 def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:

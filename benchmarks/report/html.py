@@ -110,7 +110,7 @@ def summary(record: Mapping[str, Any]) -> str:
     told = [[escape(part) for part in line] for line in facts.verdicts(record)]
     if not told:
         return '<p class="mark">Nothing is compared here: there is one server, or no usable trial.</p>'
-    return table(["what", "server", "figure", f"beside {escape(record['baseline'])}"], told, "words")
+    return table(["what", "server", f"beside {escape(record['baseline'])}"], told, "words")
 
 
 def folded(title: str, items: str) -> str:

@@ -23,6 +23,8 @@ WIDTH = 4.7
 BETTER, WORSE, NEITHER = "#0a7f62", "#b8450f", "#6b7280"
 LINES = ("#1d4ed8", "#b8450f", "#0a7f62", "#8b1fa9", "#a16207", "#0e7490", "#be123c", "#4b5563")
 MARKERS = "osD^vP*X"
+LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+"""Behind a name, so that no line runs through it."""
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -94,6 +96,7 @@ def ratios(cell: Mapping[str, Any], baseline: str, metric: Metric) -> str:
                 xycoords=("axes fraction", "data"),
                 fontsize=8.5,
                 va="bottom",
+                bbox=LABEL,
             )
         axes.axvline(1, color="#111827", linewidth=1)
         axes.set_xscale("log")
@@ -151,7 +154,7 @@ def memory(cell: Mapping[str, Any], baseline: str) -> str:
         for place, (name, value) in enumerate(reversed(known)):
             axes.barh(place, value, height=0.3, color="#1d4ed8")
             axes.annotate(
-                f"{name}  {value:.1f}", (0.01, place + 0.2), xycoords=("axes fraction", "data"), fontsize=8.5
+                f"{name}  {value:.1f}", (0.01, place + 0.22), xycoords=("axes fraction", "data"), fontsize=8.5
             )
         axes.set_ylim(-0.4, len(known) - 0.3)
         axes.set_yticks([])
