@@ -37,6 +37,14 @@ def _settings(parser: argparse.ArgumentParser, trials: int) -> None:
     parser.add_argument(
         "--client-processes", type=int, default=1, metavar="N", help="of the load [%(default)s]"
     )
+    samples = defaults.max_latency_samples
+    parser.add_argument(
+        "--max-latency-samples", type=int, default=samples, metavar="N", help="0: all [%(default)s]"
+    )
+    limit = defaults.timeouts_limit
+    parser.add_argument(
+        "--timeouts-limit", type=float, default=limit, metavar="S", help="of the probes [%(default)s]"
+    )
     parser.add_argument("--server-cpus", default="", metavar="SET", help="such as 0-2 [one for each worker]")
     parser.add_argument("--client-cpus", default="", metavar="SET", help="[the last quarter, at least one]")
     parser.add_argument(
@@ -147,6 +155,8 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         warmup=arguments.warmup,
         duration=arguments.duration,
         client_processes=arguments.client_processes,
+        max_latency_samples=arguments.max_latency_samples,
+        timeouts_limit=arguments.timeouts_limit,
         seed=arguments.seed,
     )
     return dataclasses.replace(SMOKE, seed=arguments.seed) if arguments.smoke else asked

@@ -126,7 +126,7 @@ def tell(made: dict[str, Any]) -> None:
         _say(f"\n{cell['title']}")
         metrics = metrics_of(cell)
         shown = metrics[:3] if CPU in metrics else metrics
-        for row in rows(cell, made["baseline"]):
+        for row in rows(cell, made["baseline"]) if shown else []:
             told = [f"{metric.label} {facts.value_text(row, metric)} {metric.unit}" for metric in shown]
             _say(f"  {row.subject:34} {' · '.join(told)}")
             for metric in shown[:1]:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,7 @@ def host_facts(root: Path) -> dict[str, Any]:
         "kernel": platform.release(),
         "system": _first(r'^PRETTY_NAME="(.*)"', "/etc/os-release") or platform.system(),
         "settings": {name: _first(r"(.*)", f"/proc/sys/{name}") for name in KERNEL_SETTINGS},
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         "load_before": os.getloadavg()[0],
         "harness_python": sys.version.split()[0],
         "commit": _commit(root),

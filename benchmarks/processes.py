@@ -63,6 +63,18 @@ def pss(pid: int) -> int:
     return total
 
 
+def mapped_files(pid: int) -> set[str]:
+    """Paths of the files that the tree has mapped: its compiled modules are among them."""
+    found = set()
+    for member in tree(pid):
+        try:
+            lines = (PROC / str(member) / "maps").read_text().splitlines()
+        except OSError:
+            continue
+        found |= {line.split(maxsplit=5)[5] for line in lines if "/" in line}
+    return found
+
+
 def threads(pid: int) -> int:
     """Threads of the tree."""
     count = 0

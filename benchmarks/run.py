@@ -5,6 +5,7 @@ Nothing is timed before every server was proven.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,7 +55,12 @@ class Run:
         self.progress = Progress(steps, self.planned / max(1, steps))
 
     def make(self, save: Callable[[], None]) -> None:
-        """All of it. `save` is called after each cell; Ctrl+C ends the run, and what was measured is kept."""
+        """All of it. `save` is called after each cell; Ctrl+C ends the run, and what was measured is kept.
+
+        Meanwhile this process, which watches the server, keeps off the server's processors.
+        """
+        usual = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._cpus.client)
         try:
             for cell in self._cells:
                 entry = records.new_cell(cell)
@@ -64,6 +70,7 @@ class Run:
         except KeyboardInterrupt:
             self.record["interrupted"] = True
         finally:
+            os.sched_setaffinity(0, usual)
             self.progress.end()
             save()
 

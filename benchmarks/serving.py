@@ -7,6 +7,7 @@ import dataclasses
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -27,6 +28,8 @@ START_LIMIT = 30.0
 """Seconds until the first answer."""
 STOP_LIMIT = 20.0
 """Seconds from SIGTERM to the end."""
+COMPILED = ("httptools", "uvloop", "servery._speedups")
+"""Modules that a process has mapped if it has imported them."""
 LOOK = 0.002
 """Seconds between two attempts to connect while a server starts."""
 
@@ -159,7 +162,14 @@ def running(
     `directory` is where the application is imported from.
     """
     log = Path(tempfile.mkstemp(prefix="benchmarks-", suffix=".log")[1])
-    pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+
+    def prepare() -> None:
+        """In the child: its processors, and as many open files as are allowed at all."""
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
     facts = {
         "PYTHONPATH": str(directory),
         "BENCHMARKS_FILES": str(files_directory()),
@@ -174,7 +184,7 @@ def running(
             stdout=out,
             stderr=out,
             start_new_session=True,
-            preexec_fn=pin,
+            preexec_fn=prepare,
         )
     server = Server(process, log, port, unix)
     try:
@@ -193,7 +203,7 @@ def prove(
     """What the server proved to be. Raises Refused if that is not what `adapter` asks for.
 
     The fixture applications answer on ``/.proof`` out of the serving process; an application of the user's
-    has no such path, and only the server's own output and its processes are looked at.
+    has no such path, and only the server's own output, its processes and what they have mapped are looked at.
     """
     facts: dict[str, Any] = {
         "processes": len(processes.tree(server.pid)),
@@ -207,7 +217,10 @@ def prove(
     output = server.output().split()
     if missing := [word for word in wanted if word not in output]:
         raise Refused(f"its own output does not say {' '.join(missing)}: a changed flag?")
-    if adapter.proofless or not has_proof_path:
+    if adapter.proofless:
+        return facts
+    if not has_proof_path:
+        _prove_by_maps(server, adapter)
         return facts
     status, body = server.get("/.proof")
     if status != 200:
@@ -221,3 +234,14 @@ def prove(
         raise Refused(f"loaded although not asked for: {', '.join(extra)}")
     del proof["pid"]
     return facts | proof
+
+
+def _prove_by_maps(server: Server, adapter: Adapter) -> None:
+    """What can be told of any application: which compiled modules are there. Raises Refused."""
+    files = processes.mapped_files(server.pid)
+    for name in COMPILED:
+        is_there = any(f"/{name.replace('.', '/')}/" in path for path in files)
+        if name in adapter.loaded and not is_there:
+            raise Refused(f"not loaded: {name}; a native piece that was asked for is missing")
+        if name in adapter.absent and is_there:
+            raise Refused(f"loaded although not asked for: {name}")

@@ -73,7 +73,7 @@ def made_record() -> dict[str, object]:
         "name": "immediate",
         "created": "2026-01-01T00:00:00+00:00",
         "command": ["python", "-m", "benchmarks", "run", "immediate"],
-        "host": {**host, "load_before": 0.1, "commit": "abc", "settings": {}},
+        "host": {**host, "load_before": 0.1, "open_files": 20000, "commit": "abc", "settings": {}},
         "hashes": {"harness": "h" * 64, "fixtures": "f" * 64, "product": "p" * 64},
         "settings": settings,
         "processors": {"server": [0], "client": [1]},

@@ -25,6 +25,7 @@ from benchmarks.machine import processors
 from benchmarks.processes import cpu_seconds, pss, tree
 from benchmarks.run import Run, refusals
 from benchmarks.scenario import Cell, ScenarioError, all_scenarios, read_scenario, select
+from benchmarks.sides import users_scenario
 from benchmarks.studies import all_studies
 from benchmarks.trial import Settings, Subject, run_trial
 from benchmarks.verdicts import CannotServe, Refused
@@ -254,6 +255,22 @@ def test_ab_of_an_application_outside_the_checkout(
     assert page.count("<svg") >= 3
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)
     assert "shop:app /hello/x" in out.with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "word"),
+    [
+        ("servery-python", {"loaded": ("uvloop",)}, "not loaded: uvloop"),
+        ("servery-native-reactor-uvloop", {"absent": ("uvloop",)}, "not asked for: uvloop"),
+    ],
+)
+def test_pieces_are_proven_behind_an_application_of_the_users(tmp_path, name, changes, word) -> None:
+    (tmp_path / "shop3.py").write_text(APP)
+    adapter = dataclasses.replace(adapter_named(name), **changes)
+    scenario = users_scenario("shop3:app", "/hello", 1, "GET", False)
+    subject = Subject("s", adapter, "shop3:app", tmp_path)
+    with pytest.raises(Refused, match=word):
+        run_trial(subject, Cell(scenario, 1), SHORT, processors(), NOWHERE)
 
 
 def test_ab_of_a_path_that_is_not_there_is_refused(

@@ -59,6 +59,7 @@ def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:
             "trials",
             f"{settings['trials']} of {settings['duration']:g} s after {settings['warmup']:g} s of warm-up",
         ),
+        ("open files allowed", f"{host['open_files']:,}"),
         ("baseline", record["baseline"]),
         ("checkout", host["commit"] or "not a git checkout"),
         *((f"hash of the {name}", value[:16]) for name, value in record["hashes"].items()),
