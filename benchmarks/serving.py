@@ -147,6 +147,37 @@ def free_port() -> int:
         return port
 
 
+def _start(
+    argv: Sequence[str],
+    log: Path,
+    cpus: Collection[int] | None,
+    directory: str | Path,
+    environment: Mapping[str, str],
+) -> subprocess.Popen[bytes]:
+    """The process, in a session of its own; what it writes goes to `log`."""
+
+    def prepare() -> None:
+        """In the child: its processors, and as many open files as are allowed at all."""
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    files = str(files_directory())
+    ours = {"PYTHONPATH": str(directory), "BENCHMARKS_FILES": files, "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            list(argv),
+            cwd=directory,
+            env={**environment, **ours},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+
+
 @contextlib.contextmanager
 def running(
     argv: Sequence[str],
@@ -162,31 +193,8 @@ def running(
     `directory` is where the application is imported from.
     """
     log = Path(tempfile.mkstemp(prefix="benchmarks-", suffix=".log")[1])
-
-    def prepare() -> None:
-        """In the child: its processors, and as many open files as are allowed at all."""
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-    facts = {
-        "PYTHONPATH": str(directory),
-        "BENCHMARKS_FILES": str(files_directory()),
-        "PYTHONUNBUFFERED": "1",
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            list(argv),
-            cwd=directory,
-            env={**(clean_environment() if environment is None else environment), **facts},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            preexec_fn=prepare,
-        )
-    server = Server(process, log, port, unix)
+    variables = clean_environment() if environment is None else environment
+    server = Server(_start(argv, log, cpus, directory, variables), log, port, unix)
     try:
         server.wait_until_it_answers(path)
         yield server
