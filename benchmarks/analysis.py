@@ -9,6 +9,9 @@ from typing import Any
 
 from .stats import Comparison, compare_paired, median_absolute_deviation
 
+STARVED = 0.1
+"""Part of the interval that a client may wait for a processor before that is told."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
@@ -112,6 +115,12 @@ def marks_of(trials: Sequence[Mapping[str, Any]]) -> list[str]:
     if faulty:
         faults = "; ".join(dict.fromkeys(fault for trial in faulty for fault in trial["faults"][:3]))
         marks.append(f"not used, {len(faulty)} of {len(trials)} trials: {faults[:300]}")
+    delays = [trial.get("client_delay") or 0 for trial in trials]
+    if delays and statistics.median(delays) > STARVED:
+        marks.append(
+            f"the client waited for a processor {statistics.median(delays) * 100:.0f} % of the time: "
+            "other work on the machine lowers these rates"
+        )
     return marks
 
 

@@ -20,6 +20,8 @@ from .machine import Processors
 from .rotation import order
 from .serving import Server, free_port, running
 
+WORK = 40
+"""Microseconds that the server spends on each answer: it is the bottleneck, whichever client drives it."""
 AGREE = 0.05
 """Part by which the median rates may differ."""
 
@@ -27,7 +29,7 @@ AGREE = 0.05
 @contextmanager
 def _floor(cpus: Processors) -> Iterator[Server]:
     port = free_port()
-    with running([str(build("floor")), str(port)], "/", port, cpus=cpus.server[:1]) as server:
+    with running([str(build("floor")), str(port), str(WORK)], "/", port, cpus=cpus.server[:1]) as server:
         yield server
 
 

@@ -122,6 +122,7 @@ def figures(result: dict[str, Any], cell: Cell, watch: Watch) -> dict[str, Any]:
         "pss_before": watch.before,
         "pss_peak": watch.peak,
         "client_share": share,
+        "client_delay": result["client"].get("delay_share"),
         "client_bound": share > CLIENT_BOUND,
         "faults": faults,
         "load": result,

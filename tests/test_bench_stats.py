@@ -147,6 +147,12 @@ def test_trials_with_faults_are_not_used_and_their_faults_are_told() -> None:
     assert row.marks == ("not used, 1 of 2 trials: 3 × reset",)
 
 
+def test_a_client_that_waited_for_a_processor_is_told_of() -> None:
+    (row,) = rows(cell(trial("a", 0, client_delay=0.11)), "a")
+    assert row.marks[0].startswith("the client waited for a processor 11 % of the time")
+    assert rows(cell(trial("a", 0, client_delay=0.1)), "a")[0].marks == ()
+
+
 def test_what_was_refused_is_not_reported() -> None:
     made = rows(cell(trial("a", 0), trial("b", 0), b={"kind": "refused", "reason": "why"}), "a")
     assert [row.subject for row in made] == ["a"]

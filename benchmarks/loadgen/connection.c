@@ -133,8 +133,7 @@ static void count_live(struct worker *worker, struct connection *connection) {
     worker->counts->connects++;
 }
 
-/* What an open connection does when it has nothing on its way. */
-static void go_on(struct worker *worker, struct connection *connection) {
+void connection_go_on(struct worker *worker, struct connection *connection) {
     const struct plan *plan = worker->plan;
     unsigned room = plan->pipeline - connection->outstanding;
 
@@ -144,7 +143,7 @@ static void go_on(struct worker *worker, struct connection *connection) {
         uint64_t start = connection->intended;
         connection->intended = 0;
         ask(worker, connection, 1, start);
-    } else if (plan->mode == MODE_HOLD || (plan->churn && connection->outstanding)) {
+    } else if (!worker->is_loading || plan->mode == MODE_HOLD || (plan->churn && connection->outstanding)) {
         return;
     } else if (worker->rate > 0) {
         worker_idle(worker, connection);
@@ -166,7 +165,7 @@ static void opened(struct worker *worker, struct connection *connection) {
     watch(worker, connection, readable(worker));
     if (worker->plan->mode == MODE_HOLD)
         connection->intended = worker->now;
-    go_on(worker, connection);
+    connection_go_on(worker, connection);
 }
 
 void connection_open(struct worker *worker, struct connection *connection) {
@@ -282,7 +281,7 @@ static bool shaken(struct worker *worker, struct connection *connection, const c
         worker_completed(worker, connection, connection->since);
     if (worker->plan->mode == MODE_SESSIONS && !connection->intended)
         connection->intended = connection->since;
-    go_on(worker, connection);
+    connection_go_on(worker, connection);
     return true;
 }
 
@@ -447,7 +446,7 @@ static size_t read_some(struct worker *worker, struct connection *connection, si
         read_frames(worker, connection, data, size);
     else
         read_responses(worker, connection, data, size);
-    go_on(worker, connection);
+    connection_go_on(worker, connection);
     return (size_t)got;
 }
 

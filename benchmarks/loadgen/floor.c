@@ -1,6 +1,7 @@
 /* The floor: what the kernel and a bare event loop cost for one fixed answer. No server can be below it.
  *
- * usage: floor PORT. Answers whatever ends in an empty line with 200 and 1,024 times "x", without parsing; one process.
+ * usage: floor PORT [MICROSECONDS]. Answers whatever ends in an empty line with 200 and 1,024 times "x", without parsing;
+ * one process. With MICROSECONDS it works, to no end, for so long on each answer: a server that no client outruns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BODY 1024
@@ -18,12 +20,24 @@
 
 static char answer[BODY + 256];
 static size_t answer_size;
+static long microseconds;
 
 static void make_answer(void) {
     answer_size = (size_t)sprintf(answer, "HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n"
                                           "content-length: %d\r\n\r\n", BODY);
     memset(answer + answer_size, 'x', BODY);
     answer_size += BODY;
+}
+
+static void work(void) {
+    struct timespec now;
+    long long end = 0, at = 0;
+
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        at = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+        end = end ? end : at + microseconds;
+    } while (at < end);
 }
 
 static int listen_on(int port) {
@@ -49,6 +63,8 @@ static void serve(int fd) {
         return;
     }
     for (char *at = data; (at = memmem(at, (size_t)(data + got - at), "\r\n\r\n", 4)) != NULL; at += 4) {
+        if (microseconds)
+            work();
         if (send(fd, answer, answer_size, MSG_NOSIGNAL) < 0) {
             close(fd);
             return;
@@ -59,10 +75,11 @@ static void serve(int fd) {
 int main(int argc, char **argv) {
     struct epoll_event event = {.events = EPOLLIN}, events[256];
 
-    if (argc != 2) {
-        fprintf(stderr, "usage: floor PORT\n");
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: floor PORT [MICROSECONDS]\n");
         return 2;
     }
+    microseconds = argc == 3 ? atol(argv[2]) : 0;
     make_answer();
     int listener = listen_on(atoi(argv[1])), epoll = epoll_create1(0), yes = 1;
     event.data.fd = listener;

@@ -114,14 +114,15 @@ static void output_latency(FILE *out, const struct plan *plan, struct samples *c
 }
 
 static void output_client(FILE *out, const struct plan *plan, struct outcome *const *outcomes, double seconds) {
-    double cpu = 0, busiest = 0;
+    double cpu = 0, busiest = 0, delay = 0;
 
     for (unsigned i = 0; i < plan->processes; i++) {
         cpu += outcomes[i]->cpu;
         busiest = outcomes[i]->cpu > busiest ? outcomes[i]->cpu : busiest;
+        delay = outcomes[i]->delay > delay ? outcomes[i]->delay : delay;
     }
-    fprintf(out, "{\"processes\": %u, \"cpu_seconds\": %.6f, \"cpu_share\": %.4f, \"busiest_share\": %.4f}",
-            plan->processes, cpu, cpu / seconds, busiest / seconds);
+    fprintf(out, "{\"processes\": %u, \"cpu_seconds\": %.6f, \"cpu_share\": %.4f, ", plan->processes, cpu, cpu / seconds);
+    fprintf(out, "\"busiest_share\": %.4f, \"delay_share\": %.4f}", busiest / seconds, delay / seconds);
 }
 
 void output_result(FILE *out, const struct plan *plan, const struct phases *phases, struct outcome *const *outcomes,

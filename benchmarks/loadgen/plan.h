@@ -74,6 +74,7 @@ struct outcome {
     uint64_t served;        /* connections with at least one answer in the timed interval */
     uint64_t unfinished;    /* exchanges that the end cut off */
     double cpu;             /* seconds of processor time in the timed interval */
+    double delay;           /* seconds in which a processor was wanted and not there */
     char reason[160];       /* the first protocol error in words */
 };
 

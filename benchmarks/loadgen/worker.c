@@ -40,6 +40,19 @@ static double cpu_seconds(void) {
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+/* Seconds for which this process could have run and did not: the second figure of /proc/self/schedstat. */
+static double delay_seconds(void) {
+    unsigned long long ran = 0, waited = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu %llu", &ran, &waited) != 2)
+        waited = 0;
+    fclose(file);
+    return (double)waited / 1e9;
+}
+
 void worker_completed(struct worker *worker, struct connection *connection, uint64_t start) {
     const struct phases *phases = &worker->phases;
 
@@ -117,11 +130,9 @@ static void ramp_up(struct worker *worker) {
     }
 }
 
-static void open_again(struct worker *worker) {
+static void close_all(struct worker *worker) {
     for (unsigned i = 0; i < worker->count; i++)
         connection_close(worker, &worker->connections[i]);
-    worker->opened = 0;
-    worker->ramp_begin = worker->now;
 }
 
 static void tick(struct worker *worker) {
@@ -209,6 +220,22 @@ static void run_until(struct worker *worker, uint64_t until) {
     }
 }
 
+/* Opens the connections, and begins to load them when the ramp is over: a server that answers requests meanwhile would
+ * be too busy to accept the last thousands. */
+static void open_all(struct worker *worker, uint64_t begin) {
+    uint64_t end = begin + (uint64_t)(worker->plan->ramp * 1e9);
+
+    worker->is_loading = false;
+    worker->opened = 0;
+    worker->ramp_begin = begin;
+    run_until(worker, end);
+    worker->is_loading = true;
+    begin_schedule(worker, end);
+    for (unsigned i = 0; i < worker->count; i++)
+        if (!worker->connections[i].outstanding)
+            connection_go_on(worker, &worker->connections[i]);
+}
+
 static void make_batch(struct worker *worker) {
     const struct plan *plan = worker->plan;
     bool frames = plan->websocket;
@@ -272,29 +299,28 @@ void worker_run(const struct plan *plan, const struct phases *phases, unsigned s
     struct worker worker = {
         .plan = plan, .phases = *phases, .outcome = outcome, .samples = samples, .counts = &outcome->warm,
         .count = each + (share < over), .first_number = share * each, .rate = plan->rate / plan->processes,
-        .ramp_begin = phases->begin,
     };
 
     make_batch(&worker);
     make_connections(&worker);
     make_epoll(&worker);
-    begin_schedule(&worker, phases->begin);
     sleep_until(phases->begin);
     worker.last_tick = worker.last_scan = phases->begin;
-    if (phases->reopen != phases->timed || (plan->warmup > 0 && !plan->persistent_warmup)) {
+    open_all(&worker, phases->begin);
+    if (plan->warmup > 0 && !plan->persistent_warmup) {
         run_until(&worker, phases->reopen);
-        open_again(&worker);
-        begin_schedule(&worker, worker.now);
+        close_all(&worker);
+        open_all(&worker, phases->reopen);
     }
     run_until(&worker, phases->timed);
     worker.now = phases->timed;
-    double before = cpu_seconds();
+    double before = cpu_seconds(), delay_before = delay_seconds();
     worker.counts = &outcome->timed;
     worker.is_timed = true;
     begin_schedule(&worker, phases->timed);
     run_until(&worker, phases->end);
     outcome->cpu = cpu_seconds() - before;
+    outcome->delay = delay_seconds() - delay_before;
     cut_off(&worker);
-    for (unsigned i = 0; i < worker.count; i++)
-        connection_close(&worker, &worker.connections[i]);
+    close_all(&worker);
 }

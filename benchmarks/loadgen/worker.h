@@ -45,6 +45,7 @@ struct worker {
     int epoll, timer;
     uint64_t now, armed;
     bool is_timed;
+    bool is_loading; /* the ramp is over: until then connections are opened, and say nothing */
     struct connection *connections;
     unsigned count, opened; /* of the connections; how many of them the ramp has opened */
     uint64_t ramp_begin;
@@ -71,6 +72,9 @@ void connection_close(struct worker *worker, struct connection *connection);
 void connection_fail(struct worker *worker, struct connection *connection, enum failure failure, const char *reason);
 /* Begins an exchange whose latency counts from `start`; opens the connection first where that is needed. */
 void connection_begin(struct worker *worker, struct connection *connection, uint64_t start);
+
+/* Lets a connection that has nothing on its way do what the plan wants of it. */
+void connection_go_on(struct worker *worker, struct connection *connection);
 
 /* worker.c; `share` is which of the processes this is. */
 void worker_run(const struct plan *plan, const struct phases *phases, unsigned share, struct outcome *outcome,
