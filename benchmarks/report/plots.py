@@ -14,7 +14,7 @@ matplotlib.use("svg")
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ..analysis import PSS, Metric, Row, curve, rows
 
@@ -103,22 +103,25 @@ def ratios(cell: Mapping[str, Any], baseline: str, metric: Metric) -> str:
         axes.set_ylim(-0.5, len(shown) - 0.25)
         axes.set_yticks([])
         axes.grid(axis="y", visible=False)
+        _choose_ticks(axes)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(_sparse(axes.get_xlim()))
         direction = "more" if metric.higher_is_better else "less"
         axes.set_xlabel(f"1 is {baseline}; {direction} is better", fontsize=8.5)
         told = ", ".join(f"{row.subject} {row.comparisons[metric.key].median:.2f}" for row in shown)
         return _svg(figure, f"{metric.label}, ratio to {baseline}: {told}")
 
 
-def _sparse(limits: tuple[float, float]) -> FuncFormatter | NullFormatter:
-    """Minor ticks have labels only where major ones are too far apart to read by."""
-    if limits[1] / limits[0] > 30:
-        return NullFormatter()
-    firsts = {1, 2, 5} if limits[1] / limits[0] > 3 else set(range(1, 10))
-    return FuncFormatter(
-        lambda value, _: f"{value:g}" if round(value / 10 ** math.floor(math.log10(value))) in firsts else ""
-    )
+def _choose_ticks(axes: Axes) -> None:
+    """Round numbers where the axis spans little; else 1, 2 and 5 of each decade, or its beginnings alone."""
+    low, high = axes.get_xlim()
+    if high / low < 4:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_minor_locator(NullLocator())
+    elif high / low < 40:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def latency(cell: Mapping[str, Any], baseline: str) -> str:
