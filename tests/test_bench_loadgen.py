@@ -23,7 +23,7 @@ WITHOUT_FAULT = dict.fromkeys(
 
 
 def load(port: int, **changes: object) -> Load:
-    base = Load(REQUEST, port=port, connections=4, duration=0.3, expect=EXACT, check_every=1)
+    base = Load(REQUEST, port=port, connections=4, duration=0.2, expect=EXACT, check_every=1)
     return dataclasses.replace(base, **changes)
 
 

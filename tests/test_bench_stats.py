@@ -41,7 +41,7 @@ def test_an_interval_needs_trials_and_is_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("sample", ["gauss", "lognormal", "uniform"])
 def test_intervals_cover_the_median_of_known_distributions(sample) -> None:
-    """Of 60 samples of ten about 95 % should; 85 % are asked for, which chance alone rarely misses."""
+    """Of 40 samples of ten about 95 % should; 85 % are asked for, which chance alone rarely misses."""
     draw = random.Random(sample)
     made = {
         "gauss": (lambda: draw.gauss(1, 0.05), 1.0),
@@ -50,10 +50,10 @@ def test_intervals_cover_the_median_of_known_distributions(sample) -> None:
     }
     value, median = made[sample]
     covered = 0
-    for _ in range(60):
+    for _ in range(40):
         low, high = bootstrap_interval([value() for _ in range(10)])
         covered += low <= median <= high
-    assert covered >= 51
+    assert covered >= 34
 
 
 def test_ratios_are_those_within_a_trial() -> None:
