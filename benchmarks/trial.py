@@ -135,6 +135,7 @@ def _drive(server: Server, cell: Cell, settings: Settings, cpus: Processors) -> 
     load = cell.load(settings.warmup, settings.duration, **target)
     changes: dict[str, Any] = {"seed": settings.seed}
     changes["connection_ramp"] = min(load.connection_ramp, settings.longest_ramp)
+    changes["warmup"] = min(load.warmup, max(settings.warmup, settings.longest_ramp))
     if load.client_processes == 1:
         changes["client_processes"] = min(settings.client_processes, load.connections)
     if not load.max_latency_samples:
