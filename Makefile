@@ -21,6 +21,9 @@
 #   make leaks                      short soaks of the compiled core under LeakSanitizer
 #   make soak                       a long run that watches memory and open descriptors
 #   make soak ARGS="--part broadcast"    a part of it: 5,000 WebSockets that are told the same; "websockets": 10,000 idle ones
+#   make bench                      a minute of benchmarks/ in small; its figures mean nothing
+#   make bench ARGS="run json"      any command of `python -m benchmarks`
+#   make study ARGS="a"             repeat a published measurement; without ARGS: list them, with the time that each takes
 #   make dist                       sdist and pure wheel into dist/
 #   make wheels                     those, and a wheel with the compiled core, into wheelhouse/; each is proven to work
 #   make clean                      remove what the other words made
@@ -51,7 +54,7 @@ WHY := from servery.selection import build_facts; why = build_facts()["native_mi
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges conformance fuzz sanitize leaks soak dist wheels clean chromium compiler
+.PHONY: serve test lint format judges conformance fuzz sanitize leaks soak bench study dist wheels clean chromium compiler
 
 # The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
@@ -96,6 +99,12 @@ leaks: .venv/.made compiler
 soak: .venv/.test
 	$(BIN)/python tests/soak/run.py $(ARGS)
 
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks $(or $(ARGS),run --smoke)
+
+study: .venv/.bench
+	$(BIN)/python -m benchmarks study $(ARGS)
+
 dist: .venv/.checkout
 	$(BIN)/python -m pip install --quiet 'build>=1.2'
 	rm -rf build dist
@@ -107,7 +116,7 @@ wheels: .venv/.checkout compiler
 
 clean:
 	rm -rf .venv build dist wheelhouse htmlcov .coverage .coverage.* *.egg-info
-	rm -rf .cache/judges .cache/conformance .cache/fuzz .cache/sanitize .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache/judges .cache/benchmarks benchmarks/.envs benchmarks/results/local .cache/conformance .cache/fuzz .cache/sanitize .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -f servery/_speedups/*.so servery/_speedups/*.pyd $(TRACED) servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -144,6 +153,10 @@ compiler: .venv/.made
 
 .venv/.test: .venv/.native pyproject.toml
 	$(BIN)/python -m pip install --quiet --group test
+	@touch $@
+
+.venv/.bench: .venv/.native pyproject.toml
+	$(BIN)/python -m pip install --quiet --group benchmarks 'uvloop>=0.21' starlette fastapi flask
 	@touch $@
 
 .venv/.fuzz: .venv/.native pyproject.toml

@@ -175,6 +175,24 @@ class Build(build):
     sub_commands: ClassVar[list[Any]] = [*build.sub_commands, ("build_facts", None)]
 
 
+class BuildLoadgen(Command):
+    """Compiles the load generator of benchmarks/: only when it is asked for, and never into a wheel."""
+
+    description = "compile the load generator of benchmarks/"
+    user_options: ClassVar[list[Any]] = []
+
+    def initialize_options(self) -> None:
+        """There are none."""
+
+    def finalize_options(self) -> None:
+        """There are none."""
+
+    def run(self) -> None:
+        from benchmarks.loadgen.build import build
+
+        print(build())
+
+
 class Wheel(bdist_wheel):
     """A wheel is for one platform only if it has compiled code: known after compiling, told by its name."""
 
@@ -196,5 +214,11 @@ setup(
     ]
     if WANTED
     else [],
-    cmdclass={"build": Build, "build_ext": BuildNative, "build_facts": BuildFacts, "bdist_wheel": Wheel},
+    cmdclass={
+        "build": Build,
+        "build_ext": BuildNative,
+        "build_facts": BuildFacts,
+        "build_loadgen": BuildLoadgen,
+        "bdist_wheel": Wheel,
+    },
 )

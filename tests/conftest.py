@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 from harness import Running, running
 from under_test import ENGINES, IOS, Way, chosen, ways
+
+# benchmarks/ measures by what Linux tells of processes.
+collect_ignore_glob = [] if sys.platform == "linux" else ["test_bench_*"]
 
 MISSING_IS_AN_ERROR = "run servers with these (default: %(default)s); one that is missing is an error"
 

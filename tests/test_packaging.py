@@ -24,6 +24,7 @@ FACTS = f"{CORE}/build.json"
 PARTS = (
     "servery",
     "wheels",
+    "benchmarks",
     "docs",
     "examples",
     ".ci",
@@ -72,7 +73,8 @@ def copy_of_checkout(folder: Path) -> Path:
     for name in (*PARTS, *(path.name for path in ROOT.glob("*.md")), "LICENSE", "Makefile"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+            left_out = shutil.ignore_patterns("*.so", "*.pyd", ".envs")
+            shutil.copytree(ROOT / name, folder / name, ignore=left_out)
         else:
             shutil.copy(ROOT / name, folder / name)
     for name in GENERATED:
@@ -169,6 +171,8 @@ def test_sdist_has_the_sources_of_the_core_and_nothing_generated(sdist: Path) ->
         "Makefile",
         ".ci/run",
         "tests/conftest.py",
+        "benchmarks/loadgen/main.c",
+        "benchmarks/scenarios/immediate.toml",
     }
     assert needed | {"wheels/check_wheel.py", "wheels/build_local.py", "wheels/README.md"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".pyc"))]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = sorted((ROOT / "servery").rglob("*.py"))
+TOOLS = sorted(path for path in (ROOT / "benchmarks").rglob("*.py") if ".envs" not in path.parts)
+MODULES = [*sorted((ROOT / "servery").rglob("*.py")), *TOOLS]
 
 MODULE_LINES = 400
 FUNCTION_LINES = 40
@@ -97,7 +98,9 @@ def test_public_names_are_documented(path: Path) -> None:
 
 def test_nothing_is_marked_as_unfinished() -> None:
     sources = [
-        path for top in ("servery", "tests", "examples", "docs") for path in (ROOT / top).rglob("*.py")
+        path
+        for top in ("servery", "tests", "examples", "docs", "benchmarks")
+        for path in (ROOT / top).rglob("*.py")
     ]
     marked = [
         f"{path.relative_to(ROOT)}:{number}"

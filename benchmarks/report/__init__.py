@@ -1,0 +1,1 @@
+"""Reports of results: a self-contained HTML page with plots, and a Markdown summary."""
