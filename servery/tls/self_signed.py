@@ -104,7 +104,8 @@ def _make(names: list[str]) -> bytes:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return certificate.public_bytes(serialization.Encoding.PEM) + private
+    pem: bytes = certificate.public_bytes(serialization.Encoding.PEM) + private
+    return pem
 
 
 def _general_name(x509: Any, name: str) -> Any:
