@@ -17,7 +17,7 @@ from .access import AccessLog
 from .escaping import escape
 from .handlers import AccessFormatter, ErrorFormatter, LogHandler
 from .record import AccessRecord, WebSocketTraffic
-from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure
+from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure, reopen
 
 __all__ = [
     "ACCESS_LOGGER",
@@ -32,4 +32,5 @@ __all__ = [
     "WebSocketTraffic",
     "configure",
     "escape",
+    "reopen",
 ]
