@@ -98,8 +98,11 @@ def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> I
 
 
 def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    for name in ("workers", *SUPERVISED):
-        if values["reload"] and values[name] not in (1, None, False):
+    asked_for = [name for name in SUPERVISED if values[name] not in (None, False)]
+    if values["workers"] != 1:
+        asked_for.append("workers")
+    for name in asked_for:
+        if values["reload"]:
             text = f"reload serves with one process that it restarts: drop {name}, or reload"
             yield Conflict(("reload", name), text)
     if "limit_max_requests_jitter" in given and values["limit_max_requests"] is None:

@@ -14,7 +14,10 @@ import pytest
 from harness import WAIT, eventually, read_response
 from process import ServerProcess
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
+    pytest.mark.any_way,
+]
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 

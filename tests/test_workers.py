@@ -104,6 +104,7 @@ def test_two_workers_share_one_socket_and_end_with_their_master(start):
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.any_way
 def test_one_worker_with_a_master(start):
     with start(APP, "--workers", "1", "--worker-max-age", "3600") as server:
         assert "workers=1" in server.wait_for("servery .* http://.*")[0]
@@ -111,6 +112,7 @@ def test_one_worker_with_a_master(start):
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_as_many_workers_as_processors(start):
     with start(APP, "--workers", "auto") as server:
         stated = int(server.wait_for(r"workers=(\d+)")[1])
@@ -142,6 +144,7 @@ def test_workers_serve_on_every_kind_of_address(start, tmp_path, kind):
         assert os.path.exists(path) == (kind == "fd")
 
 
+@pytest.mark.any_way
 def test_sockets_of_their_own(start):
     with start(APP, "--reuse-port") as server:
         assert len(listening_inodes(server.port)) == 2
@@ -180,6 +183,7 @@ async def app(scope, receive, send):
         ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL before it served"),
     ),
 )
+@pytest.mark.any_way
 def test_a_failure_at_the_start_ends_the_server_with_its_reason_said_once(start, source, said):
     with start(source, "--workers", "4") as server:
         assert server.end() == 3
@@ -188,6 +192,7 @@ def test_a_failure_at_the_start_ends_the_server_with_its_reason_said_once(start,
     assert "http://" not in server.said
 
 
+@pytest.mark.any_way
 def test_an_address_in_use_ends_the_server(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with start(APP, where=("--port", str(taken.getsockname()[1]))) as server:
@@ -211,6 +216,7 @@ def test_a_killed_worker_is_replaced_at_once_and_the_others_go_on(start):
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_workers_that_die_again_and_again_are_started_with_growing_delays(start):
     with start(APP, "--workers", "1", "--worker-max-age", "3600") as server:
         server.wait_for("workers=1")
@@ -224,6 +230,7 @@ def test_workers_that_die_again_and_again_are_started_with_growing_delays(start)
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_workers_end_when_their_master_is_killed(start):
     with start() as server:
         server.wait_for("workers=2")
@@ -260,6 +267,7 @@ def test_a_fast_stop_cancels_requests_but_ends_the_lifespan(start, number):
     assert "GET /wait/60" in server.said  # what was still open is named
 
 
+@pytest.mark.any_way
 def test_ctrl_c_in_a_terminal_reaches_everybody_and_counts_once(start):
     with start(APP, start_new_session=True) as server:
         server.wait_for("workers=2")
@@ -278,6 +286,7 @@ def test_a_second_signal_ends_the_stop_at_once(start):
         assert server.end() == 128 + signal.SIGTERM
 
 
+@pytest.mark.any_way
 def test_a_request_that_ignores_its_cancellation_makes_the_exit_code_1(start):
     source = """
 async def app(scope, receive, send):
@@ -316,6 +325,7 @@ def test_new_connections_are_refused_during_the_stop(start):
         assert server.end() == 0
 
 
+@pytest.mark.any_way
 def test_a_stop_while_the_workers_import(start):
     source = "print('importing', flush=True)\ntime.sleep(60)"
     with start(source) as server:
@@ -363,6 +373,7 @@ def test_a_reload_brings_the_new_application_and_loses_no_request(start, tmp_pat
     assert server.said.count("new bye from") == 2
 
 
+@pytest.mark.any_way
 def test_a_broken_application_leaves_the_old_workers_alone_until_it_is_repaired(start, tmp_path):
     with start() as server:
         server.wait_for("workers=2")
@@ -380,6 +391,7 @@ def test_a_broken_application_leaves_the_old_workers_alone_until_it_is_repaired(
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_a_reload_reads_the_configuration_first(start, tmp_path):
     config = tmp_path / "servery.toml"
     config.write_text('bind = ["127.0.0.1:0"]\n')
@@ -403,6 +415,7 @@ def test_a_reload_reads_the_configuration_first(start, tmp_path):
     assert not other.exists()
 
 
+@pytest.mark.any_way
 def test_more_and_fewer_workers(start):
     with start() as server:
         server.wait_for("workers=2")
@@ -416,6 +429,7 @@ def test_more_and_fewer_workers(start):
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_log_files_are_opened_anew(start, tmp_path):
     (tmp_path / "logs.toml").write_text(
         """
@@ -466,6 +480,7 @@ def test_the_program_is_replaced_with_its_sockets_and_loses_no_request(start):
     assert server.said.count("bye from") == 4
 
 
+@pytest.mark.any_way
 def test_a_program_that_cannot_serve_replaces_nothing(start, tmp_path):
     with start() as server:
         server.wait_for("workers=2")
@@ -478,6 +493,7 @@ def test_a_program_that_cannot_serve_replaces_nothing(start, tmp_path):
     assert "SyntaxError" in server.said
 
 
+@pytest.mark.any_way
 def test_what_is_preloaded_is_shared_and_a_reload_replaces_the_program(start, tmp_path):
     with start("print('imported by', os.getpid(), flush=True)\n" + APP, "--preload") as server:
         server.wait_for("workers=2")
@@ -508,6 +524,7 @@ def test_workers_are_replaced_after_their_requests_and_no_client_notices(start):
     assert "killing" not in server.said
 
 
+@pytest.mark.any_way
 def test_workers_are_replaced_at_their_age(start):
     with start(APP, "--worker-max-age", "0.8") as server:
         server.wait_for("workers=2")
@@ -565,6 +582,7 @@ def test_a_loop_that_comes_back_ends_in_order(start):
     assert "killing" not in server.said
 
 
+@pytest.mark.any_way
 def test_an_interpreter_that_is_held_is_told_by_its_own_dump(start):
     with start(APP, "--worker-timeout", "1") as server, server.connect() as sock:
         sock.sendall(GET % b"hold/30")
@@ -576,6 +594,7 @@ def test_an_interpreter_that_is_held_is_told_by_its_own_dump(start):
         server.stop()
 
 
+@pytest.mark.any_way
 def test_a_busy_worker_is_left_alone(start):
     source = """
 time.sleep(1.5)  # a long import is no fault
@@ -601,6 +620,7 @@ async def app(scope, receive, send):
     assert "reported" not in server.said
 
 
+@pytest.mark.any_way
 def test_the_system_clock_may_jump(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import time, itertools\n"

@@ -201,14 +201,18 @@ class Crew:
             "worker %d has not reported for %.0f s (%d requests in progress when it did); replacing it",
             *(worker.pid, worker.silent, requests),
         )
-        self._let_leave(worker, now + STACKS_WAIT)
+        self._let_leave(worker, now + self._at_most(STACKS_WAIT))
         worker.stage = Stage.STUCK
         worker.ask("stacks", silent=worker.silent)
+
+    def _at_most(self, seconds: float) -> float:
+        """Who is impatient with a worker that is stuck shall not wait longer for what it does then."""
+        return min(seconds, self.config.worker_timeout or seconds)
 
     def _hasten(self, worker: Worker, now: float) -> None:
         """Go on to what ends a worker that does not end."""
         if worker.stage is Stage.STUCK and worker.stacks_logged:
-            worker.stage, worker.deadline = Stage.ASKED_STUCK, now + STUCK_WAIT
+            worker.stage, worker.deadline = Stage.ASKED_STUCK, now + self._at_most(STUCK_WAIT)
             worker.silent = 1.0
             worker.ask("retire")
         elif worker.stage is Stage.ASKED_STUCK and worker.silent == 0.0:  # it has reported since
