@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +16,8 @@ import psutil
 import pytest
 from harness import WAIT, eventually, read_response
 from process import ServerProcess
+
+from servery.config import SETTINGS
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
@@ -305,7 +310,7 @@ def readable(fd):
 EXAMPLES = Path(__file__).parents[1] / "examples" / "deploy"
 
 
-@pytest.mark.skipif(not Path("/usr/bin/systemd-analyze").exists(), reason="systemd is not installed")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 def test_the_units_for_systemd_are_sound(tmp_path):
     for unit in ("servery.service", "servery.socket"):
         text = (EXAMPLES / unit).read_text()
@@ -317,3 +322,84 @@ def test_the_units_for_systemd_are_sound(tmp_path):
         timeout=WAIT * 2,
     )
     assert [line for line in run.stderr.splitlines() if "servery" in line] == []
+
+
+def nginx(folder, port):
+    """The command, and what has to be replaced in its file to run it here."""
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = f"daemon off; pid {folder}/pid; error_log stderr; user {getpass.getuser()};"
+    command = ["nginx", "-e", "stderr", "-c", f"{folder}/nginx.conf", "-g", main]
+    return command, {
+        "http {": f"http {{ access_log off; {temporary}",
+        "listen 8080": f"listen 127.0.0.1:{port}",
+    }
+
+
+PROXIES = {
+    "nginx.conf": nginx,
+    "haproxy.cfg": lambda folder, port: (["haproxy", "-db", "-f", f"{folder}/haproxy.cfg"], {}),
+    "Caddyfile": lambda folder, port: (
+        ["caddy", "run", "--adapter", "caddyfile", "--config", f"{folder}/Caddyfile"],
+        {"auto_https off": "auto_https off\nadmin off", ":8080": f":{port}"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(
+            file,
+            marks=pytest.mark.skipif(
+                not shutil.which(make("", 0)[0][0]), reason=f"{make('', 0)[0][0]} is not installed"
+            ),
+        )
+        for file, make in PROXIES.items()
+    ],
+)
+def test_requests_come_through_the_proxies(start, tmp_path, file):
+    """Each proxy runs with its example, in which only addresses and paths are others."""
+    path = tmp_path / "servery.sock"
+    where = ("--bind", f"unix:{path}", "--bind", "127.0.0.1:0")
+    with start("--workers", "2", where=where) as server, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        command, replaced = PROXIES[file](tmp_path, port)
+        text = (EXAMPLES / file).read_text()
+        replaced |= {"/run/app/servery.sock": str(path), "127.0.0.1:8080": f"127.0.0.1:{port}"}
+        for old, new in {**replaced, "127.0.0.1:8000": f"127.0.0.1:{server.port}"}.items():
+            text = text.replace(old, new)
+        (tmp_path / file).write_text(text)
+        with subprocess.Popen(
+            command, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(tmp_path)}
+        ) as proxy:
+            try:
+                pid = eventually(lambda: answer_through(port), f"an answer through {command[0]}")
+            finally:
+                proxy.terminate()
+        assert pid in {child.pid for child in psutil.Process(server.process.pid).children()}
+        assert server.stop() == 0
+
+
+def answer_through(port):
+    """The process id of the worker that answers behind a proxy; None if the proxy does not serve yet."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), WAIT) as sock:
+            sock.sendall(GET)
+            head, content, _ = read_response(sock)
+            return eval(content)[0] if head.startswith(b"HTTP/1.1 200") else None
+    except OSError:
+        return None
+
+
+def test_the_examples_use_flags_that_exist():
+    for file in EXAMPLES.iterdir():
+        if file.name == "README.md":
+            continue
+        text = file.read_text()
+        for line in text.splitlines():
+            if "app:app" in line:
+                flags = re.findall(r"--([a-z][a-z-]+)", line)
+                assert {flag.replace("-", "_") for flag in flags} <= SETTINGS.keys(), line

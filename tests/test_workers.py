@@ -574,7 +574,7 @@ def test_a_blocked_event_loop_is_told_with_its_stack_and_replaced(start):
 
 
 def test_a_loop_that_comes_back_ends_in_order(start):
-    with start(APP, "--worker-timeout", "1") as server, server.connect() as sock:
+    with start(APP, "--worker-timeout", "2") as server, server.connect() as sock:
         sock.sendall(GET % b"block/3")
         server.wait_for("turns again; it ends in order")
         assert read_response(sock)[0].startswith(b"HTTP/1.1 200")
