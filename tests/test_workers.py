@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
 import signal
 import socket
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 from churn import churn
-from harness import eventually, read_response, read_to_end, statuses
+from harness import WAIT, eventually, read_response, read_to_end, statuses
 from process import ServerProcess
+from sample_apps import respond
 from steady import Client
+
+from servery.supervisor.channel import open_channel
+from servery.supervisor.worker import Link
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
@@ -637,6 +643,58 @@ def test_the_system_clock_may_jump(start, tmp_path):
             assert read_response(sock)[0].startswith(b"HTTP/1.1 200")
         assert workers(server) == before
         assert server.stop() == 0
+
+
+# --- the worker's side of its channel -------------------------------------------------------------------
+
+
+def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
+    entered, go_on = threading.Event(), threading.Event()
+
+    async def app(scope, receive, send):
+        entered.set()
+        while not go_on.is_set():
+            await asyncio.sleep(0.001)
+        await respond(send)
+
+    ours, theirs = open_channel()
+    ours.sock.setblocking(True)
+    with serve(app) as server, server.connect() as sock:
+        link = Link(theirs, 3600.0)
+        link.start(server.server)
+        server.call(lambda: link.serving(server.server))
+        said = ours.messages()
+        assert next(said) == {"ready": True}
+        first = next(said)["counts"]
+        assert first["memory"] > 2**20
+        assert {name: first[name] for name in ("requests", "in_progress", "connections")} == {
+            "requests": 0,
+            "in_progress": 0,
+            "connections": 1,
+        }
+        sock.sendall(GET % b"slow")
+        entered.wait()
+        ours.send({"do": "snapshot"})
+        counts = next(said)["counts"]
+        assert (counts["requests"], counts["in_progress"], counts["connections"]) == (1, 1, 1)
+        ours.send({"do": "stacks", "silent": 3.0})
+        assert next(said) == {"stacks": True}
+        go_on.set()
+        assert read_response(sock)[1] == b"ok"
+        ours.send({"do": "retire"})
+        sock.sendall(GET % b"one more")  # which a patient stop answers
+        head, content, _ = read_response(sock)
+        assert content == b"ok"
+        assert b"connection: close" in head.lower()
+        server.thread.join(WAIT)
+        assert not server.thread.is_alive()
+        told = "\n".join(server.errors.lines())
+    assert "the event loop has not turned for 3 s" in told
+    assert "GET /slow" in told
+    assert "in app" in told
+    ours.close()
+    eventually(lambda: not any(thread.name == "servery link" for thread in threading.enumerate()))
+    theirs.close()
 
 
 # --- everything at once -------------------------------------------------------------------------------
