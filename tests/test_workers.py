@@ -681,8 +681,10 @@ def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
         assert next(said) == {"stacks": True}
         go_on.set()
         assert read_response(sock)[1] == b"ok"
+        listener = server.server.sockets[0]
         ours.send({"do": "retire"})
-        sock.sendall(GET % b"one more")  # which a patient stop answers
+        eventually(lambda: listener.fileno() == -1)  # the stop has begun
+        sock.sendall(GET % b"one-more")  # which a patient stop answers
         head, content, _ = read_response(sock)
         assert content == b"ok"
         assert b"connection: close" in head.lower()
