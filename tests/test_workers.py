@@ -209,6 +209,7 @@ def test_an_address_in_use_ends_the_server(start):
 # --- workers that die ---------------------------------------------------------------------------------
 
 
+@pytest.mark.any_way
 def test_a_killed_worker_is_replaced_at_once_and_the_others_go_on(start):
     with start() as server:
         server.wait_for("workers=2")
@@ -282,6 +283,7 @@ def test_ctrl_c_in_a_terminal_reaches_everybody_and_counts_once(start):
     assert server.said.count("bye from") == 2
 
 
+@pytest.mark.any_way
 def test_a_second_signal_ends_the_stop_at_once(start):
     with start() as server, server.connect() as sock:
         sock.sendall(GET % b"wait/60")
@@ -313,6 +315,7 @@ async def app(scope, receive, send):
     assert "stop: cancelling after the graceful time-out: 1 requests in progress" in server.said
 
 
+@pytest.mark.any_way
 def test_new_connections_are_refused_during_the_stop(start):
     with start() as server, server.connect() as sock:
         sock.sendall(GET % b"wait/0.7")
@@ -340,6 +343,7 @@ def test_a_stop_while_the_workers_import(start):
 
 
 @pytest.mark.parametrize("flags", (("--workers", "1"), ("--workers", "2")))
+@pytest.mark.any_way
 def test_the_server_serves_on_during_the_drain_delay(start, flags):
     with start(APP, *flags, "--drain-delay", "1") as server:
         ask(server)
@@ -540,6 +544,7 @@ def test_workers_are_replaced_at_their_age(start):
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
 def test_workers_that_grow_are_replaced_and_no_client_notices(start):
     source = (
         APP
@@ -579,6 +584,7 @@ def test_a_blocked_event_loop_is_told_with_its_stack_and_replaced(start):
         server.stop()
 
 
+@pytest.mark.any_way
 def test_a_loop_that_comes_back_ends_in_order(start):
     with start(APP, "--worker-timeout", "2") as server, server.connect() as sock:
         sock.sendall(GET % b"block/3")

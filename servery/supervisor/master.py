@@ -247,6 +247,8 @@ class Master:
         fast = number != signal.SIGTERM
         if not self._stop_signal:
             self._stop_signal, self._fast = number, fast
+            if self._check is not None:
+                self._check.kill()
             self._stop_at = now + (0.0 if fast else self.crew.config.drain_delay)
             log.info("stopping %d workers: %s", len(self.crew.workers), self._open_work())
             self._notifier.stopping()

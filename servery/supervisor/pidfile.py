@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 
 from ..errors import ConfigError
@@ -49,6 +50,8 @@ def _pid_in(path: str) -> int | None:
 
 
 def _alive(pid: int | None) -> bool:
+    if sys.platform == "win32":  # there os.kill() with 0 would be a Ctrl+C for it
+        return False
     try:
         os.kill(pid or 0, 0)
     except ProcessLookupError:
