@@ -15,7 +15,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .config import Config
 
-FORMS = "write HOST:PORT, [IPV6]:PORT, :PORT, unix:PATH or fd://N"
+FORMS = "write HOST:PORT, [IPV6]:PORT, :PORT, unix:PATH, fd://N or systemd:NAME"
 _HOST = re.compile(r"[^\s/\[\]@:?#]*")
 
 
@@ -50,15 +50,28 @@ class FdAddress:
         return f"fd://{self.fd}"
 
 
-Address = TcpAddress | UnixAddress | FdAddress
+@dataclass(frozen=True, slots=True)
+class SystemdAddress:
+    """The sockets of this name that systemd has opened for the server; without a name all of them."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"systemd:{self.name}" if self.name else "systemd"
+
+
+Address = TcpAddress | UnixAddress | FdAddress | SystemdAddress
 
 
 def parse_bind(text: str) -> Address:
     """Read the value of ``--bind``.
 
     ``host:port``, ``[v6]:port``, ``:port`` (every interface, IPv4 and IPv6), ``unix:PATH``,
-    ``unix:@NAME`` (Linux's abstract namespace) or ``fd://N``. Raises `ConfigError` for anything else.
+    ``unix:@NAME`` (Linux's abstract namespace), ``fd://N``, ``systemd`` or ``systemd:NAME``. Raises
+    `ConfigError` for anything else.
     """
+    if text == "systemd" or text.startswith("systemd:"):
+        return SystemdAddress(text.removeprefix("systemd").removeprefix(":"))
     if text.startswith("unix:"):
         return _parse_unix(text)
     if text.startswith("fd:"):

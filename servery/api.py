@@ -6,21 +6,29 @@ from typing import Any
 
 from .config import Config
 from .server import Server
+from .supervisor import needs_supervisor
 
 
 def run(app: Any, **settings: Any) -> None:
     """Serve `app` (an ASGI callable or ``"module:attr"``) until a signal; `settings` are those of `Config`.
 
-    With ``reload=True`` a child process serves, and is replaced when a file changes. Raises `ConfigError` or
-    `StartupError`; leaves with `SystemExit` if the stop was not clean.
+    With ``reload=True`` a child process serves, and is replaced when a file changes. With ``workers`` several
+    processes serve; this returns in each of them. Raises `ConfigError` or `StartupError`; leaves with
+    `SystemExit` if the stop was not clean.
     """
     config = Config(app=app, **settings)
-    if config.reload:
+    if needs_supervisor(config):
+        from .supervisor.supervise import run_supervised
+
+        code = run_supervised(config)
+    elif config.reload:
         from .supervisor.reloader import run_reloader
 
         code = run_reloader(config)
     else:
-        code = Server(config).run()
+        from .supervisor.single import run_single
+
+        code = run_single(config)
     if code:
         raise SystemExit(code)
 

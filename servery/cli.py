@@ -18,6 +18,7 @@ from .errors import ConfigError, ServeryError
 from .failures import EXIT_INTERRUPTED, report
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
+from .supervisor import needs_supervisor
 
 HELP_COLUMNS = 100
 EPILOG = """\
@@ -54,7 +55,8 @@ def _run(arguments: list[str]) -> int:
         raise ConfigError("--verbose belongs to --version; for more in the log use --log-level debug")
     only_check = options.pop("check_config", False)
     only_print = options.pop("print_config", False)
-    loaded = load(options, os.environ, options.pop("config", None))
+    file = options.pop("config", None)
+    loaded = load(options, os.environ, file)
     if only_print:
         _print_config(loaded)
         return 0
@@ -63,6 +65,10 @@ def _run(arguments: list[str]) -> int:
     if only_check:
         _check(loaded.config)
         return 0
+    if needs_supervisor(loaded.config):
+        from .supervisor.supervise import run_supervised
+
+        return run_supervised(loaded.config, lambda: load(options, os.environ, file).config)
     return _serve(loaded.config)
 
 
@@ -72,10 +78,10 @@ def _serve(config: Config) -> int:
 
         return run_reloader(config)
     from .leaving import leave_within
-    from .server import Server
+    from .supervisor.single import run_single
 
     try:
-        code = Server(config).run()
+        code = run_single(config)
     except ServeryError as error:
         code = report(error)
     return leave_within(config.timeout_cancel, code)

@@ -1,38 +1,39 @@
-"""The configuration: one table with every default and its reason, and what must hold between the values.
+"""The configuration: one table with every default and its reason.
 
 Flags, `SERVERY_*` variables, TOML keys, ``--help`` and ``--print-config`` are all made from this table.
-It knows no source of values; `sources.py` merges them. Which parts of an install can work together
-(parser, io, loop) is asked of `selection.py`.
+It knows no source of values; `sources.py` merges them. What must hold between them stands in `conflicts.py`;
+which parts of an install can work together (parser, io, loop) is asked of `selection.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from . import rules
+from .conflicts import SUPERVISED, find_conflict
 from .errors import ConfigError
 from .limits import DEFAULTS, Limits
-from .settings import Application, Choice, Kind, LogConfig, Mode, Seconds, Setting, Switch, Text, Texts, Whole
+from .settings import (
+    Application,
+    Choice,
+    Kind,
+    LogConfig,
+    Mode,
+    Seconds,
+    Setting,
+    Switch,
+    Text,
+    Texts,
+    Whole,
+    WholeOrWord,
+)
 
 GROUPS = (
-    *("Application", "Listen", "TLS", "Engine", "Limits", "Time-outs", "WebSockets", "Logs", "Reload"),
-    "Other",
+    *("Application", "Listen", "TLS", "Engine", "Workers", "Process", "Limits", "Time-outs"),
+    *("WebSockets", "Logs", "Reload", "Other"),
 )
-RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
-"""The settings that have a meaning only with `reload`."""
-TLS_DETAILS = (
-    *("tls_key", "tls_key_password", "tls_ca", "tls_client_cert", "tls_min_version", "tls_ciphers"),
-    *("tls_watch", "tls_redirect", "tls_redirect_port"),
-)
-"""The settings that have a meaning only with `tls_cert` or `tls_self_signed`."""
-DEFLATE_DETAILS = (
-    *("ws_deflate_window_bits", "ws_deflate_memory_level", "ws_deflate_context_takeover"),
-    "ws_deflate_min_size",
-)
-"""The settings that have a meaning only with `ws_per_message_deflate`."""
-
 BYTES = Whole(1, unit="bytes")
 BYTES_OR_ZERO = Whole(0, unit="bytes")
 
@@ -89,7 +90,7 @@ class Config:
     fd: int | None = _row(None, "Listen", Whole(0), "serve this listening socket, inherited from the parent",
         why="only a supervisor that passes a socket knows its number")
     bind: tuple[str, ...] = _row((), "Listen", Texts("ADDRESS", rules.bind),
-        "HOST:PORT, [V6]:PORT, unix:PATH or fd://N; repeat it for more; replaces the four above",
+        "HOST:PORT, [V6]:PORT, unix:PATH, fd://N, systemd:NAME; repeat it for more; replaces the above",
         why="one listener, named by host and port, is the common case")
     uds_mode: int | None = _row(None, "Listen", Mode(), "permissions of unix sockets, such as 660",
         unset="by the umask", why="the umask is the administrator's word")
@@ -136,6 +137,43 @@ class Config:
     loop: str = _row("asyncio", "Engine", Choice("asyncio", "uvloop"), "who schedules coroutines",
         why="needs no other package")
 
+    # --- Workers -------------------------------------------------------------------------------------
+    workers: int | str = _row(1, "Workers", WholeOrWord("auto", 1),
+        "worker processes; auto is one for each processor that this process may use",
+        why="one needs no supervisor, and shares what it keeps in memory among all requests")
+    worker_timeout: float | None = _row(30.0, "Workers", Seconds(), nullable=True,
+        help="longest time in which a worker's event loop does not turn before the worker is replaced",
+        why="longer than any pause of a healthy loop, such as a busy machine or a large import makes")
+    limit_max_requests: int | None = _row(None, "Workers", Whole(1),
+        "requests after which a worker is replaced", unset="no limit",
+        why="only an application that leaks needs it")
+    limit_max_requests_jitter: int | None = _row(None, "Workers", Whole(0),
+        "up to so many requests more, drawn for each worker", unset="a tenth of the limit",
+        why="workers that started together shall not be replaced together")
+    worker_max_age: float | None = _row(None, "Workers", Seconds(),
+        "age at which a worker is replaced", unset="no limit", why="as for limit_max_requests")
+    worker_max_memory: int | None = _row(None, "Workers", BYTES,
+        "resident memory at which a worker is replaced", unset="no limit", why="as for limit_max_requests")
+    preload: bool = _row(False, "Workers", Switch(),
+        "import the application before the workers start, so that they share its memory",
+        why="connections and threads that an import makes do not survive a fork")
+    reuse_port: bool = _row(False, "Workers", Switch(),
+        "a listening socket for each worker, among which the kernel spreads connections (SO_REUSEPORT)",
+        why="with it a connection waits for its worker even if another one is idle")
+
+    # --- Process -------------------------------------------------------------------------------------
+    pidfile: str | None = _row(None, "Process", Text("PATH"), "file to write the process id to",
+        why="service managers know their processes without one")
+    user: str | None = _row(None, "Process", Text("NAME"), "user to become once the sockets are bound",
+        unset="no change", why="only root can change it")
+    group: str | None = _row(None, "Process", Text("NAME"), "group to become once the sockets are bound",
+        unset="the user's", why="the user's own groups are what is meant")
+    umask: int | None = _row(None, "Process", Mode(), "permissions that new files do not get, such as 027",
+        unset="no change", why="the administrator has set one")
+    process_name: str | None = _row(None, "Process", Text("NAME"),
+        "name of the processes in ps and top; needs the package setproctitle",
+        unset="no change", why="the command line tells more")
+
     # --- Limits --------------------------------------------------------------------------------------
     limit_concurrency: int | None = _row(None, "Limits", Whole(1), "requests in flight; further ones get 503",
         unset="no limit", why="only the application knows how many it can carry")
@@ -176,6 +214,9 @@ class Config:
         "longest time in which the peer takes nothing of a response")
     timeout_linger: float = _limit("linger_timeout", "Time-outs", Seconds(zero=True),
         "time for the peer to read a refusal before the connection closes")
+    drain_delay: float = _row(0.0, "Time-outs", Seconds(zero=True),
+        "after the stop signal: time to serve on while load balancers learn of the stop",
+        why="without a load balancer it would only delay the stop")
     timeout_stream_grace: float = _limit("stream_grace", "Time-outs", Seconds(zero=True),
         "after the stop signal: until receive() gives http.disconnect")
     timeout_graceful_shutdown: float = _limit("graceful_timeout", "Time-outs", Seconds(zero=True),
@@ -279,6 +320,11 @@ class Config:
         pairs = (line.partition(":") for line in self.header)
         return tuple((name.lower().encode(), value.strip().encode("latin-1")) for name, _, value in pairs)
 
+    @property
+    def supervised(self) -> bool:
+        """Whether a supervisor is needed: for several workers, and for replacing even one."""
+        return self.workers != 1 or any(getattr(self, name) != SETTINGS[name].default for name in SUPERVISED)
+
     def replace(self, **changes: Any) -> Config:
         """A checked copy with `changes`; ConfigError as for a new one, TypeError for an unknown name."""
         return dataclasses.replace(self, **changes)
@@ -288,90 +334,6 @@ SETTINGS: dict[str, Setting] = {field.name: field.metadata["setting"] for field 
 """The table: field name -> its row, in the order of the help."""
 
 
-class Conflict(NamedTuple):
-    """Settings that cannot work together: the fields that made the trouble, and the fix."""
-
-    fields: tuple[str, ...]
-    text: str
-
-
 def changed(values: Mapping[str, object]) -> set[str]:
     """The names of those `values` that are not the defaults."""
     return {name for name, setting in SETTINGS.items() if values[name] != setting.default}
-
-
-def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
-    """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
-    checks = (_listen_conflicts, _tls_conflicts, _limit_conflicts, _websocket_conflicts, _other_conflicts)
-    return next((conflict for check in checks for conflict in check(values, given)), None)
-
-
-def _listen_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    if values["uds"] is not None and values["fd"] is not None:
-        yield Conflict(("uds", "fd"), "uds and fd both say where to listen: give one, or name both with bind")
-    chosen = next((name for name in ("bind", "uds", "fd") if values[name] not in (None, ())), None)
-    for name in ("host", "port", "uds", "fd"):
-        if chosen and name != chosen and name in given:
-            text = f"{chosen} and {name} both say where to listen: drop {name}, or name all with bind"
-            yield Conflict((chosen, name), text)
-    unix = values["uds"] is not None or any(address.startswith("unix:") for address in values["bind"])
-    if values["uds_mode"] is not None and not unix:
-        text = "uds_mode is for unix sockets, and there is none: add uds or bind unix:PATH, or drop uds_mode"
-        yield Conflict(("uds_mode",), text)
-    for name in ("bind", "tls_cert", "tls_redirect", "reload_dir", "reload_include", "reload_exclude"):
-        for item in values[name]:
-            if values[name].count(item) > 1:
-                yield Conflict((name,), f"{name} names {item!r} twice: drop one")
-
-
-def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    if values["tls_cert"] and values["tls_self_signed"]:
-        text = "tls_cert and tls_self_signed both say what to show: drop tls_self_signed"
-        yield Conflict(("tls_cert", "tls_self_signed"), text)
-    for name in TLS_DETAILS:
-        if name in given and not (values["tls_cert"] or values["tls_self_signed"]):
-            yield Conflict((name,), f"{name} does nothing without TLS: add tls_cert, or drop {name}")
-    if (values["tls_client_cert"] == "none") is not (values["tls_ca"] is None):
-        text = "tls_client_cert and tls_ca need each other: who may show a certificate, and who issues it"
-        yield Conflict(("tls_client_cert", "tls_ca"), text)
-    if "tls_ciphers" in given and values["tls_min_version"] == "1.3":
-        text = "tls_ciphers are those of TLS 1.2, and tls_min_version is 1.3: drop tls_ciphers"
-        yield Conflict(("tls_ciphers", "tls_min_version"), text)
-    if "tls_redirect_port" in given and not values["tls_redirect"]:
-        text = "tls_redirect_port does nothing without tls_redirect: add that, or drop tls_redirect_port"
-        yield Conflict(("tls_redirect_port",), text)
-
-
-def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
-    whole = values["limit_head_size"]
-    for name in ("limit_request_line", "limit_request_field_size"):
-        if values[name] > whole:
-            text = (
-                f"{name} is {values[name]} bytes, but the whole head may only have {whole}: "
-                f"lower {name}, or raise limit_head_size to {values[name]} or more"
-            )
-            yield Conflict((name, "limit_head_size"), text)
-
-
-def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    for name in DEFLATE_DETAILS:
-        if name in given and not values["ws_per_message_deflate"]:
-            text = f"{name} does nothing without ws_per_message_deflate: set that to true, or drop {name}"
-            yield Conflict((name, "ws_per_message_deflate"), text)
-    if "ws_ping_timeout" in given and values["ws_ping_interval"] is None:
-        text = "ws_ping_timeout does nothing without pings: set ws_ping_interval, or drop ws_ping_timeout"
-        yield Conflict(("ws_ping_timeout", "ws_ping_interval"), text)
-
-
-def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    for name in RELOAD_DETAILS:
-        if name in given and not values["reload"]:
-            yield Conflict((name,), f"{name} does nothing without reload: add reload, or drop {name}")
-    if values["reload"] and not isinstance(values["app"], str | None):
-        text = "reload imports the application anew, so app must be an import string such as main:app"
-        yield Conflict(("reload", "app"), text)
-    names = {line.partition(":")[0].lower() for line in values["header"]}
-    for field in ("server", "date"):
-        if field in names and values[f"{field}_header"]:
-            text = f"header sets {field} and so does servery: set {field}_header to false as well"
-            yield Conflict(("header", f"{field}_header"), text)

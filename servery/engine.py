@@ -57,8 +57,11 @@ class HttpEngine(Engine, Protocol):
         """Go on after a response was completed: the next pipelined request, or the idle deadline."""
         ...
 
-    def stop(self, now: float) -> None:
-        """Answer what is in progress, with ``Connection: close``; close at once if nothing is."""
+    def stop(self, now: float, patient: bool = False) -> None:
+        """Answer what is in progress, with ``Connection: close``; close at once if nothing is.
+
+        A `patient` stop gives an idle peer a moment: its next request may be on its way.
+        """
         ...
 
     def continue_body(self, stream: int) -> None:

@@ -21,14 +21,21 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def report(error: ServeryError) -> int:
-    """Print one line for the user, after the traceback of his own code if that failed; the exit code."""
+    """Print what `describe` says; the exit code."""
+    text, code = describe(error)
+    print(text, file=sys.stderr)
+    return code
+
+
+def describe(error: ServeryError) -> tuple[str, int]:
+    """One line for the user, after the traceback of his own code if that failed; and the exit code."""
+    lines = [f"servery: error: {error}"]
     cause = error.__cause__
     if isinstance(error, AppImportError | LifespanError) and cause is not None:
         import traceback
 
-        traceback.print_exception(type(cause), cause, user_traceback(cause))
-    print(f"servery: error: {error}", file=sys.stderr)
-    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_STARTUP
+        lines[:0] = ["".join(traceback.format_exception(type(cause), cause, user_traceback(cause))).rstrip()]
+    return "\n".join(lines), EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_STARTUP
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:

@@ -1,6 +1,7 @@
 """What a worker accepts connections from: its own listeners, and those that only redirect to them.
 
-Knows which service gets the connections of which sockets; binding is done before, and accepting by the `Io`.
+Knows which service gets the connections of which sockets; how they are bound is the business of `sockets`,
+and accepting that of the `Io`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,28 @@ from .config import Config
 from .drivers.acceptor import Acceptor
 from .drivers.io import Io
 from .drivers.service import Service
-from .sockets import Listener, tcp_port
+from .sockets import Address, Listener, bind_all, parse_bind, places, tcp_port
 from .tls.redirect import Redirect
+
+Bound = tuple[list[Listener], list[Listener]]
+"""Listeners of a server, and those that only redirect to them."""
+
+
+def places_of_redirects(config: Config) -> list[Address]:
+    """Where to listen for what is only redirected."""
+    return [parse_bind(text) for text in config.tls_redirect]
+
+
+def bind(config: Config) -> Bound:
+    """Bind all that `config` names. Raises `BindError`, with nothing left bound."""
+    own = bind_all(places(config), uds_mode=config.uds_mode, backlog=config.backlog)
+    try:
+        redirects = places_of_redirects(config)
+        return own, bind_all(redirects, uds_mode=config.uds_mode, backlog=config.backlog)
+    except BaseException:
+        for listener in own:
+            listener.close()
+        raise
 
 
 async def listen(

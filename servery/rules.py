@@ -31,9 +31,11 @@ def bind(text: str) -> str | None:
         return None if text != "unix:" else "the path is missing: write unix:PATH"
     if text.startswith("fd://"):
         return None if _is_number(text[5:]) else "write fd://N with the number of the descriptor"
+    if text == "systemd" or text.startswith("systemd:"):
+        return None if text != "systemd:" else "the name is missing: write systemd:NAME, or systemd for all"
     host, colon, port = text.rpartition(":")
     if not colon or not host:
-        return "write HOST:PORT, [V6]:PORT, unix:PATH or fd://N"
+        return "write HOST:PORT, [V6]:PORT, unix:PATH, fd://N or systemd:NAME"
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         return "an IPv6 address needs brackets: write [V6]:PORT"
     if not _is_number(port) or int(port) > 65_535:

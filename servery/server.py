@@ -1,7 +1,7 @@
 """One worker process: import the application, bind, start up, serve, stop.
 
 Knows the order of these phases and what each may take; sockets, engines and the application are made
-elsewhere. One signal always ends it in bounded time: see `Server._stop`.
+elsewhere. One signal always ends it in bounded time: see `stopping`.
 """
 
 from __future__ import annotations
@@ -12,36 +12,52 @@ import logging
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from . import logs
 from ._version import __version__
-from .addresses import addresses, parse_bind
 from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
-from .drivers.acceptor import Acceptor
 from .drivers.io import Io
 from .drivers.service import Service, error_log
 from .drivers.stamp import DateStamp
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .leaving import where
-from .listening import described, listen
-from .selection import select
-from .sockets import Listener, bind_all
+from .listening import Bound, bind, described, listen
+from .selection import Selection, select
+from .sockets import Listener
+from .stopping import UNWIND, Stop, race
 from .tls.watch import Watcher, watch
 
 INTERRUPTED = 128
 """Exit code when a second signal ended the stop: this plus the signal's number."""
 
-UNWIND = 0.1
-"""Seconds that cancelled tasks may take to unwind when the stop is to end at once."""
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
+)
+
+
+def start_line(config: Config, selection: Selection, workers: int, bound: Bound) -> str:
+    """What runs, and where it is reached."""
+    where = described(config.scheme, *bound)
+    return f"servery {__version__} · {selection} http=1.1 workers={workers} · {where}"
+
+
+class Companion(Protocol):
+    """Who is told of the phases of a server; all in the thread of its loop."""
+
+    def serving(self, server: Server) -> None:
+        """Connections are accepted from now on."""
+        ...
+
+    def stopping(self) -> None:
+        """The stop has begun."""
+        ...
 
 
 class Server:
@@ -50,9 +66,20 @@ class Server:
     `started` is true from the moment connections are accepted. Setting `should_exit` from any thread begins a
     graceful stop; setting `force_exit` too ends it at once. `listeners` are the bound sockets, `urls` where
     they are reached.
+
+    A supervisor hands over what is `bound` already, and an application that is `loaded` already;
+    `signals` are those that begin a stop, and its `companion` is told of the phases.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        bound: Bound | None = None,
+        loaded: LoadedApp | None = None,
+        companion: Companion | None = None,
+        signals: Collection[int] = STOP_SIGNALS,
+    ) -> None:
         self.config = config
         self.selection = select(config)
         self.started = False
@@ -63,9 +90,17 @@ class Server:
         self.left_behind: set[asyncio.Task[Any]] = set()
         """Tasks that ignored their cancellation: only leaving the process ends them."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._should_exit = self._force_exit = False
+        self.service: Service | None = None
+        """What the connections share, from the moment they are accepted."""
+        self._should_exit = self._force_exit = self._patient = False
         self._wake = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._forced = asyncio.Event()
+        self._bound = bound
+        self.loaded = loaded
+        """The application, once it is imported."""
+        self._companion = companion
+        self._stop_signals = signals
 
     @property
     def should_exit(self) -> bool:
@@ -85,7 +120,37 @@ class Server:
     @force_exit.setter
     def force_exit(self, value: bool) -> None:
         self._force_exit = value
+        self._call_soon(self._hurried.set)
         self._call_soon(self._forced.set)
+
+    def hurry(self) -> None:
+        """Stop without waiting for requests: they are cancelled, the lifespan ends in order. Any thread."""
+        self._call_soon(self._hurried.set)
+        self.should_exit = True
+
+    def retire(self) -> None:
+        """Stop because others go on: a client that is about to use its connection again loses nothing.
+
+        From any thread.
+        """
+        self._patient = True
+        self.should_exit = True
+
+    def snapshot(self) -> dict[str, int]:
+        """Counters of this worker: requests begun, those in progress, connections open."""
+        service = self.service
+        if service is None:
+            return {"requests": 0, "in_progress": 0, "connections": 0}
+        return {
+            "requests": service.count_requests(),
+            "in_progress": len(service.cycles),
+            "connections": len(service.connections),
+        }
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop it runs in, once it does."""
+        return self._loop
 
     @property
     def sockets(self) -> list[Any]:
@@ -102,7 +167,7 @@ class Server:
         if self.tls is not None:
             self.tls.refresh()
 
-    def run(self) -> int:
+    def run(self, *, announce: bool = True) -> int:
         """Serve until a signal; returns the exit code. Raises `StartupError` or `ConfigError`."""
         loop = self.selection.loop_factory()()
         asyncio.set_event_loop(loop)
@@ -110,7 +175,7 @@ class Server:
         loop.set_default_executor(executor)
         try:
             with self._signals(loop):
-                loop.run_until_complete(self.serve(announce=True))
+                loop.run_until_complete(self.serve(announce=announce))
         finally:
             executor.shutdown(
                 wait=False, cancel_futures=True
@@ -143,14 +208,13 @@ class Server:
 
     async def _run(self, announce: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        logs.configure(self.config)
-        loaded = load_app(self.config)
-        self.tls = watch(self.config)
+        config = self.config
+        logs.configure(config)
+        loaded = self.loaded = self.loaded or load_app(config)
+        self.tls = watch(config)
         io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
-            bind = partial(bind_all, uds_mode=self.config.uds_mode, backlog=self.config.backlog)
-            self.listeners = bind(addresses(self.config))
-            self.redirects = bind(map(parse_bind, self.config.tls_redirect))
+            self.listeners, self.redirects = self._bound or bind(config)
             await self._serve(loaded, io, announce)
         finally:
             self.started = False
@@ -166,16 +230,30 @@ class Server:
         if self._should_exit:  # asked to stop while starting up
             await self._end_lifespan(lifespan, task)
             return
-        service = self._make_service(loaded, lifespan.state if task is not None else None)
+        self.service = service = self._make_service(loaded, lifespan.state if task is not None else None)
         acceptors = await listen(io, service, self.config, self.listeners, self.redirects)
         if self.tls is not None:
             self.tls.start()
         self.started = True
         self._announce(announce)
+        if self._companion is not None:
+            self._companion.serving(self)
         try:
             await self._wake.wait()
         finally:  # in order too when somebody cancels all tasks of the loop
-            await self._stop(service, acceptors)
+            if self._companion is not None:
+                self._companion.stopping()
+            stop = Stop(
+                service,
+                acceptors,
+                (*self.listeners, *self.redirects),
+                hurried=self._hurried,
+                forced=self._forced,
+                leave_behind=self._leave_behind,
+                patient=self._patient,
+            )
+            await stop.drain_delay(self.config.drain_delay)
+            await stop.run()
             await self._end_lifespan(lifespan, task)
 
     def _close_listeners(self) -> None:
@@ -201,11 +279,10 @@ class Server:
         )
 
     def _announce(self, loudly: bool) -> None:
-        where = described(self.config.scheme, self.listeners, self.redirects)
-        line = f"servery {__version__} · {self.selection} http=1.1 workers=1 · {where}"
+        line = start_line(self.config, self.selection, 1, (self.listeners, self.redirects))
         if loudly:
             print(line, file=sys.stderr, flush=True)
-        else:
+        elif self._bound is None:  # who hands sockets over says where they are reached
             error_log.info("%s", line)
 
     # --- lifespan ------------------------------------------------------------------------------------
@@ -216,7 +293,7 @@ class Server:
             return None
         task = asyncio.create_task(lifespan.run())
         try:
-            await self._race(lifespan.started(), self._wake, self.config.timeout_lifespan_startup)
+            await race(lifespan.started(), self._wake, self.config.timeout_lifespan_startup)
         except TimeoutError:
             task.cancel()
             await self._unwind(task)
@@ -241,7 +318,7 @@ class Server:
             task.cancel()  # at once; or stopped while starting up: nothing to shut down
         else:
             try:
-                await self._race(lifespan.stopped(), self._forced, self.config.timeout_lifespan_shutdown)
+                await race(lifespan.stopped(), self._forced, self.config.timeout_lifespan_shutdown)
             except TimeoutError:
                 error_log.error("the application did not shut down in time (--timeout-lifespan-shutdown)")
                 self.exit_code = self.exit_code or 1
@@ -263,83 +340,12 @@ class Server:
             )
             self._leave_behind(task)
 
-    def _leave_behind(self, task: asyncio.Task[Any] | None) -> None:
+    def _leave_behind(self, task: asyncio.Task[Any]) -> None:
         """Log where `task` is, once."""
-        if task is not None and task not in self.left_behind:
+        if task not in self.left_behind:
             self.left_behind.add(task)
             self.exit_code = self.exit_code or 1
             error_log.error("still running: %s\n%s", task.get_name(), where(task.get_coro()))
-
-    @staticmethod
-    async def _race(awaitable: Any, event: asyncio.Event, timeout: float | None) -> None:
-        """Wait for `awaitable`, but not beyond `event`: a request to stop. Raises `TimeoutError`."""
-        first = asyncio.ensure_future(awaitable)
-        second = asyncio.ensure_future(event.wait())
-        try:
-            await asyncio.wait((first, second), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if first.done():
-                first.result()
-            elif not second.done():
-                raise TimeoutError
-        finally:
-            first.cancel()
-            second.cancel()
-
-    # --- the stop ------------------------------------------------------------------------------------
-
-    async def _stop(self, service: Service, acceptors: Sequence[Acceptor]) -> None:
-        """End in bounded time: accept no more; finish, tell, cancel, leave behind; each phase is logged.
-
-        Requests in progress are answered with ``Connection: close``, idle connections closed at once. After
-        `Limits.stream_grace` the requests still running are told ``http.disconnect``, after
-        `Limits.graceful_timeout` they are cancelled, and what ignores even that is left behind after
-        `Limits.cancel_timeout`.
-        """
-        limits = service.limits
-        service.stopping = True
-        for acceptor in acceptors:
-            await acceptor.stop()
-        self._close_listeners()
-        now = time.monotonic()
-        for connection in list(service.connections):
-            connection.stop(now)
-        if service.cycles:
-            error_log.info("stopping: %s", _open_work(service))
-        grace = min(limits.stream_grace, limits.graceful_timeout)
-        if not await self._idle(service, grace):
-            error_log.info("stop: after %g s telling the applications to end: %s", grace, _open_work(service))
-            for connection in list(service.connections):
-                connection.told_to_end()
-            if not await self._idle(service, limits.graceful_timeout - grace):
-                await self._cancel(service)
-        for connection in list(service.connections):
-            connection.abort()
-        service.clock.close()
-
-    async def _cancel(self, service: Service) -> None:
-        if service.cycles:
-            when = "at once" if self._force_exit else "after the graceful time-out"
-            error_log.warning("stop: cancelling %s: %s", when, _open_work(service))
-        tasks = [cycle.task for cycle in service.cycles if cycle.task is not None]
-        for task in tasks:
-            task.cancel()
-        await self._idle(service, service.limits.cancel_timeout)
-        if self._force_exit and tasks:
-            await asyncio.wait(tasks, timeout=UNWIND)
-        if service.cycles:
-            error_log.error(
-                "stop: left behind, still running after they were cancelled: %s", _open_work(service)
-            )
-            for cycle in service.cycles:
-                self._leave_behind(cycle.task)
-
-    async def _idle(self, service: Service, timeout: float) -> bool:
-        """Wait until no connection and no request is left; false after `timeout` seconds or when forced."""
-        try:
-            await self._race(service.idle.wait(), self._forced, timeout)
-        except TimeoutError:
-            return False
-        return service.idle.is_set()
 
     # --- signals and threads -------------------------------------------------------------------------
 
@@ -359,9 +365,7 @@ class Server:
 
     @contextmanager
     def _signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if hasattr(signal, "SIGBREAK"):
-            numbers.append(signal.SIGBREAK)
+        numbers = self._stop_signals
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -392,7 +396,3 @@ class Server:
         for task in pending:
             self._leave_behind(task)
         loop.close()
-
-
-def _open_work(service: Service) -> str:
-    return f"{len(service.cycles)} requests in progress, {len(service.connections)} connections open"

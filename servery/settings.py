@@ -119,6 +119,23 @@ class Whole(Kind):
         return bool(value >= self.minimum and (self.maximum is None or value <= self.maximum))
 
 
+class WholeOrWord(Whole):
+    """A whole number, or one word that stands for a number that is found out."""
+
+    def __init__(self, word: str, minimum: int) -> None:
+        super().__init__(minimum)
+        self.word = word
+        self.metavar = f"N|{word}"
+        self.expects = f"{word!r}, or {self.expects}"
+
+    def parse(self, text: str) -> object:
+        return self.word if text.lower() == self.word else super().parse(text)
+
+    def check(self, value: object) -> None:
+        if value != self.word:
+            super().check(value)
+
+
 class Seconds(Kind):
     """A finite number of seconds: more than 0, or 0 too where `zero` allows it."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from .addresses import (
     Address,
-    FdAddress,
+    SystemdAddress,
     TcpAddress,
     UnixAddress,
     addresses,
@@ -26,7 +26,9 @@ from .addresses import (
     peer_name,
     server_name,
 )
+from .config import SETTINGS, Config
 from .errors import BindError
+from .inherited import adopt, passed_sockets, take_passed
 
 __all__ = [
     "Address",
@@ -35,12 +37,15 @@ __all__ = [
     "bind_all",
     "parse_bind",
     "peer_name",
+    "places",
     "server_name",
     "tcp_port",
 ]
 
 PORT_ATTEMPTS = 16
 """How often port 0 is drawn again because one of a name's other addresses has that port in use."""
+WHERE = ("host", "port", "uds", "fd", "bind")
+"""The settings that say where to listen."""
 LOCK_PATIENCE = 1.0
 """Seconds to wait for another server that binds in the same directory; it holds the lock for microseconds."""
 
@@ -65,6 +70,27 @@ class Listener:
         """Where it is reached with `scheme`, if it has one."""
         return _url(self.sock, scheme)
 
+    @property
+    def path(self) -> str | None:
+        """The socket file that `close` removes; None if that is not this listener's business."""
+        return self._path
+
+    def sibling(self, backlog: int) -> Listener | None:
+        """Another listener on the same address, among which the kernel spreads connections.
+
+        None for what cannot have one: Unix sockets, and TCP sockets that were bound without SO_REUSEPORT.
+        Raises `BindError`.
+        """
+        sock = self.sock
+        if sock.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT):
+            return None
+        try:
+            return _bind_endpoint(sock.family, sock.getsockname(), backlog, reuse_port=True)
+        except OSError as error:
+            raise BindError(f"cannot listen on {self.url} once more: {error.strerror or error}") from error
+
     def close(self) -> None:
         """Stop listening, and remove our own socket file, but never one that has taken its place."""
         # The file goes first: as long as the socket is open its inode number cannot be given away, and
@@ -77,22 +103,35 @@ class Listener:
         self.sock.close()
 
 
-def bind_all(where: Iterable[Address], *, uds_mode: int | None, backlog: int) -> list[Listener]:
+def places(config: Config) -> list[Address]:
+    """Where to listen: what `config` says; if it says nothing, on the sockets that systemd has passed."""
+    says_nothing = all(getattr(config, name) == SETTINGS[name].default for name in WHERE)
+    if says_nothing and passed_sockets():
+        return [SystemdAddress("")]
+    return addresses(config)
+
+
+def bind_all(
+    where: Iterable[Address], *, uds_mode: int | None, backlog: int, reuse_port: bool = False
+) -> list[Listener]:
     """Bind and listen on every address, or on none.
 
     A host name gives one listener for each of its addresses. `uds_mode` is the mode of new socket
-    files, which they have before anybody can connect; None leaves it to the umask. Raises `BindError`
+    files, which they have before anybody can connect; None leaves it to the umask. With `reuse_port` TCP
+    sockets may have siblings: see `Listener.sibling`. Raises `BindError`
     with the address, the reason and the fix; what was bound before is closed again.
     """
     listeners: list[Listener] = []
     with contextlib.ExitStack() as undo:
         for address in where:
             if isinstance(address, TcpAddress):
-                bound = _bind_tcp(address, backlog)
+                bound = _bind_tcp(address, backlog, reuse_port)
             elif isinstance(address, UnixAddress):
                 bound = [_bind_unix(address, uds_mode, backlog)]
+            elif isinstance(address, SystemdAddress):
+                bound = [Listener(sock) for sock in take_passed(address, backlog)]
             else:
-                bound = [_adopt(address, backlog)]
+                bound = [Listener(adopt(address, backlog))]
             for listener in bound:
                 undo.callback(listener.close)
             listeners += bound
@@ -120,13 +159,13 @@ def _url(sock: socket.socket, scheme: str) -> str:
 _Endpoint = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
-def _bind_tcp(address: TcpAddress, backlog: int) -> list[Listener]:
+def _bind_tcp(address: TcpAddress, backlog: int, reuse_port: bool) -> list[Listener]:
     endpoints = _resolve(address)
     attempts = PORT_ATTEMPTS if address.port == 0 else 1
     while True:
         attempts -= 1
         try:
-            return _bind_endpoints(endpoints, backlog)
+            return _bind_endpoints(endpoints, backlog, reuse_port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not attempts:
                 raise BindError(f"cannot listen on {address}: {_tcp_reason(address, error)}") from error
@@ -146,7 +185,7 @@ def _resolve(address: TcpAddress) -> list[_Endpoint]:
     return list(dict.fromkeys((family, sockaddr) for family, _, _, _, sockaddr in found))
 
 
-def _bind_endpoints(endpoints: list[_Endpoint], backlog: int) -> list[Listener]:
+def _bind_endpoints(endpoints: list[_Endpoint], backlog: int, reuse_port: bool) -> list[Listener]:
     """Bind every address of one name, all with the same port. Raises OSError, with nothing left bound."""
     has_ipv4 = any(family == socket.AF_INET for family, _ in endpoints)
     listeners: list[Listener] = []
@@ -155,7 +194,7 @@ def _bind_endpoints(endpoints: list[_Endpoint], backlog: int) -> list[Listener]:
             if port == 0 and listeners:
                 port = listeners[0].sock.getsockname()[1]
             try:
-                listener = _bind_endpoint(family, (host, port, *rest), backlog)
+                listener = _bind_endpoint(family, (host, port, *rest), backlog, reuse_port)
             except OSError as error:
                 # Hosts without IPv6 still list ::1 for localhost, and :: for every interface.
                 absent = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -168,16 +207,20 @@ def _bind_endpoints(endpoints: list[_Endpoint], backlog: int) -> list[Listener]:
     return listeners
 
 
-def _bind_endpoint(family: socket.AddressFamily, sockaddr: tuple[Any, ...], backlog: int) -> Listener:
+def _bind_endpoint(
+    family: socket.AddressFamily, sockaddr: tuple[Any, ...], backlog: int, reuse_port: bool
+) -> Listener:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform == "win32":
             # There SO_REUSEADDR would let any process take the port over while we listen.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         else:
-            # A restart must not wait for old connections in TIME_WAIT. SO_REUSEPORT is never set: it
-            # would let a second server start unnoticed and take a share of the connections.
+            # A restart must not wait for old connections in TIME_WAIT. SO_REUSEPORT is only set when asked
+            # for: it lets a second server start unnoticed and take a share of the connections.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(sockaddr)
@@ -324,48 +367,3 @@ def _unix_reason(error: OSError) -> str:
         case None:  # raised by Python itself: the path is longer than a socket address can hold
             return f"{error}; choose a path of at most about 100 bytes"
     return f"{error.strerror}; choose another path"
-
-
-# --- inherited descriptors ----------------------------------------------------------------------------
-
-
-def _adopt(address: FdAddress, backlog: int) -> Listener:
-    """Listen on a copy of the descriptor; the original stays open, so its number is not used again."""
-    try:
-        copy = os.dup(address.fd)
-    except (OSError, OverflowError) as error:
-        raise BindError(
-            f"cannot listen on {address}: the descriptor is not open; "
-            f"let the parent process pass it on, or use HOST:PORT"
-        ) from error
-    try:
-        sock = socket.socket(fileno=copy)
-    except OSError as error:
-        os.close(copy)
-        raise BindError(f"cannot listen on {address}: it is not a socket; pass a bound one") from error
-    try:
-        _listen_on_inherited(sock, backlog)
-        return Listener(sock)
-    except OSError as error:
-        sock.close()
-        raise BindError(f"cannot listen on {address}: {error.strerror or error}") from error
-    except BaseException:
-        sock.close()
-        raise
-
-
-def _listen_on_inherited(sock: socket.socket, backlog: int) -> None:
-    families = (socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", None))
-    if sock.family not in families or sock.type != socket.SOCK_STREAM:
-        raise OSError(errno.EINVAL, "it is not a TCP or Unix stream socket; pass one that is")
-    name = server_name(sock.getsockname())
-    if name is None or name[1] == 0:
-        raise OSError(errno.EINVAL, "the socket is not bound to an address; bind it before passing it on")
-    # A parent that already listens has chosen its backlog.
-    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        try:
-            sock.listen(backlog)
-        except OSError as error:
-            reason = f"it cannot be listened on ({error.strerror}); pass a bound, unconnected socket"
-            raise OSError(error.errno, reason) from error
-    sock.setblocking(False)

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .config import RELOAD_DETAILS, SETTINGS, Config, changed, find_conflict
+from .config import SETTINGS, Config, changed
+from .conflicts import RELOAD_DETAILS, find_conflict
 from .errors import ConfigError
 from .settings import nearest
 

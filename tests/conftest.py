@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
+from zlib import crc32
 
 import pytest
 from harness import Running, running
@@ -26,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "shared_server: the tests of the module share their servers, and so their ways"
+    )
+    config.addinivalue_line(
+        "markers", "any_way: about processes, not connections: one of the ways is enough, each in its turn"
     )
     chosen_names(config, "--engines", ENGINES)
     chosen_names(config, "--io", IOS)
@@ -48,6 +52,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         shared = metafunc.definition.get_closest_marker("shared_server")
         name = metafunc.module.__name__ if shared else metafunc.function.__name__
         runs = ways(name, engines, chosen_names(metafunc.config, "--io", IOS))
+        if metafunc.definition.get_closest_marker("any_way"):
+            runs = [runs[crc32(name.encode()) // len(runs) % len(runs)]]
         metafunc.parametrize("way", runs, ids=str, indirect=True)
 
 

@@ -28,21 +28,26 @@ class ServerProcess:
 
     `source` has the names of `sample_apps` and a few modules. What the process prints is kept in `said`.
     Options are those of `subprocess.Popen` and `where` (the flags that say where to listen), `target` (the
-    import string) and `dev` (Python's development mode).
+    import string), `dev` (Python's development mode), `launcher` (a script run with the same arguments),
+    `prefix` (a command that runs it) and `output` (a descriptor that gets what it prints, which is then not
+    kept).
     """
 
     def __init__(self, folder: Path, source: str, *flags: str, **options: Any) -> None:
         where = options.pop("where", ("--port", "0"))
         target = options.pop("target", "app:app")
         dev = ("-X", "dev") if options.pop("dev", False) else ()
+        run = (options.pop("launcher", None),)
+        prefix = options.pop("prefix", ())
+        output = options.pop("output", subprocess.PIPE)
         prelude = PRELUDE.format(tests=str(Path(__file__).parent))
         (folder / "app.py").write_text(prelude + textwrap.dedent(source))
         self.process = subprocess.Popen(
-            [sys.executable, *dev, "-m", "servery", target, *where, *flags],
+            [*prefix, sys.executable, *dev, *(run if run[0] else ("-m", "servery")), target, *where, *flags],
             cwd=folder,
             env=environment(),
             text=True,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             **options,
         )
@@ -52,8 +57,7 @@ class ServerProcess:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.process.stdout or ():
             with self._changed:
                 self.said += line
                 self._changed.notify_all()
@@ -102,5 +106,5 @@ class ServerProcess:
             self.process.kill()
         self.process.wait()
         self._reader.join(WAIT)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()

@@ -66,7 +66,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-OTHERS = {"workers", "env_file", "engines", "check", "ws", "ssl_certfile", "ssl_keyfile", "cacert"}
+OTHERS = {"env_file", "engines", "check", "ws", "ssl_certfile", "ssl_keyfile", "cacert"}
 """Flags that the pages name and that are not servery's: of uvicorn, pytest, docs/build_reference.py, curl."""
 
 

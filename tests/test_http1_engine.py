@@ -632,6 +632,24 @@ def test_stop_closes_an_idle_connection(engine_name: str) -> None:
     assert (is_closed(engine), written(engine)) == (True, b"")
 
 
+def test_a_patient_stop_gives_an_idle_peer_a_short_time_for_one_more_request(engine_name: str) -> None:
+    for late in (b"", GET):
+        engine = fed(engine_name, GET)
+        respond(engine)
+        engine.advance(0.0)
+        engine.stop(1.0, True)
+        assert not engine.closing
+        assert engine.deadline == 1.0 + DEFAULTS.linger_timeout
+        if late:
+            engine.receive(late, 2.0)
+            assert respond(engine, 2) == OK + b"content-length: 2\r\nconnection: close\r\n\r\nok"
+            engine.advance(3.0)
+            assert lingers(engine, 3.0)
+        else:
+            assert engine.expire(engine.deadline) == []
+            assert (is_closed(engine), written(engine)) == (True, b"")
+
+
 def test_stop_gives_a_first_request_a_short_time_to_come(engine_name: str) -> None:
     engine = make_engine(engine_name)
     engine.stop(1.0)

@@ -35,15 +35,19 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     )
     | LEAVES,
-    "supervisor": frozenset({"server", "sockets", "addresses", "config", "logs", "leaving", "failures"})
+    "supervisor": frozenset(
+        {"server", "selection", "apps", "drivers", "sockets", "addresses", "config", "logs", "leaving"}
+        | {"failures", "listening", "conflicts"}
+    )
     | LEAVES,
     "server": frozenset(
         {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving", "tls"}
-        | {"listening"}
+        | {"listening", "stopping"}
     )
     | LEAVES,
     "tls": frozenset({"config", "rules"}) | LEAVES,
     "listening": frozenset({"config", "drivers", "sockets", "tls"}) | LEAVES,
+    "stopping": frozenset({"drivers", "sockets"}) | LEAVES,
     "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
     "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,
@@ -52,13 +56,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     "websocket": LEAVES,
     "settings": LEAVES,
     "rules": LEAVES,
-    "config": frozenset({"settings", "rules"}) | LEAVES,
-    "sources": frozenset({"config", "settings", "rules"}) | LEAVES,
+    "config": frozenset({"settings", "rules", "conflicts"}) | LEAVES,
+    "conflicts": LEAVES,
+    "sources": frozenset({"config", "conflicts", "settings", "rules"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
     "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
     "logs": frozenset({"config"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
-    "sockets": frozenset({"config", "addresses"}) | LEAVES,
+    "sockets": frozenset({"config", "addresses", "inherited"}) | LEAVES,
+    "inherited": frozenset({"addresses"}) | LEAVES,
     "leaving": LEAVES,
     "failures": LEAVES,
     "demo": frozenset({"_version"}),
@@ -78,7 +84,7 @@ NO_LOOP = frozenset({"asyncio", "trio", "socket", "ssl", "select", "threading"})
 FOREIGN: dict[str, frozenset[str]] = {
     "selection": frozenset({"uvloop"}),
     "server": frozenset({"uvloop"}),
-    "supervisor": frozenset({"watchfiles"}),
+    "supervisor": frozenset({"watchfiles", "setproctitle"}),
     "tls": frozenset({"cryptography"}),
 }
 """Optional packages, and who may import them, inside a function only: a bare install has none of them."""

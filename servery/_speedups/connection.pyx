@@ -138,12 +138,12 @@ cdef class Connection(Port):
                 self.dispatch(self._websocket.expire(now), now)
         self.settle()
 
-    def stop(self, double now):
-        """Finish what is in progress, then close; close at once if nothing is."""
+    def stop(self, double now, bint patient=False):
+        """Finish what is in progress, then close; close at once if nothing is, unless `patient`."""
         if self._websocket is not None:
             self.dispatch(self._websocket.stop(now), now)
         else:
-            self._engine.stop(now)
+            self._engine.stop(now, patient)
         self.settle()
 
     def told_to_end(self):

@@ -82,7 +82,7 @@ cdef class Http1Engine:
     cpdef list expire(self, double now)
     cpdef list advance(self, double now)
     cpdef list take_output(self)
-    cpdef object stop(self, double now)
+    cpdef object stop(self, double now, bint patient=*)
     cpdef object continue_body(self, long stream)
     cpdef object start_response(self, long stream, object status, object headers, bint trailers)
     cpdef bint send_body(self, long stream, bytes data, bint more) except -1

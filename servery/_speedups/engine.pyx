@@ -420,11 +420,11 @@ cdef class Http1Engine:
             self._close()
         return []
 
-    cpdef object stop(self, double now):
+    cpdef object stop(self, double now, bint patient=False):
         self._stopping = True
         self._keep_alive = False
         if self._reading == HEAD:
-            if self._head_begun() or self.stream == 0:
+            if patient or self._head_begun() or self.stream == 0:
                 self.deadline = min(self.deadline, now + <double>self._limits.linger_timeout)
             else:
                 self._close()

@@ -41,6 +41,7 @@ cdef class Shared:
     # request ids
     cdef bytes _id_prefix
     cdef unsigned long _count
+    cdef object _count_others
 
     cdef object server(self, object sockname)
     cdef str next_id(self)

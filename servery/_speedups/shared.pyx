@@ -144,6 +144,7 @@ cdef class Shared:
         self.starter = Starter(service.loop, service.context)
         self.state, self.root_path, self.raw_root = service.state, service.root_path, service.root_path.encode()
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
+        self._count_others, service.count_requests = service.count_requests, self.count_requests
         self._prepare_scopes()
 
     def _prepare_scopes(self):
@@ -163,6 +164,10 @@ cdef class Shared:
         if sockname is not self._sockname or self._server is None:
             self._sockname, self._server = sockname, server_name(sockname)
         return self._server
+
+    def count_requests(self):
+        """How many requests the worker has begun: the fused connections', and those of other drivers."""
+        return self._count + self._count_others()
 
     cdef str next_id(self):
         """See `servery.drivers.service.numbered`."""

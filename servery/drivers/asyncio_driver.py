@@ -105,12 +105,12 @@ class AsyncioConnection(WritingHalf):
             self._dispatch(self._engine.expire(now), now)
         self.settle()
 
-    def stop(self, now: float) -> None:
-        """Finish what is in progress, then close; close at once if nothing is."""
+    def stop(self, now: float, patient: bool = False) -> None:
+        """Finish what is in progress, then close; close at once if nothing is, unless `patient`."""
         if self._websocket is not None:
             self._dispatch(self._websocket.stop(now), now)
         else:
-            self._http.stop(now)
+            self._http.stop(now, patient)
         self.settle()
 
     def told_to_end(self) -> None:

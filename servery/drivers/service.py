@@ -6,7 +6,6 @@ Made by the server, read by drivers. One place counts connections and requests, 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import ssl
@@ -57,8 +56,11 @@ error_log = logging.getLogger("servery.error")
 class Connection(Protocol):
     """What the server asks of a connection that some driver runs."""
 
-    def stop(self, now: float) -> None:
-        """Finish what is in progress, then close; close at once if nothing is."""
+    def stop(self, now: float, patient: bool = False) -> None:
+        """Finish what is in progress, then close; close at once if nothing is.
+
+        With `patient` an idle peer gets a moment for a request that may be on its way.
+        """
         ...
 
     def told_to_end(self) -> None:
@@ -111,18 +113,28 @@ class Cycle(Protocol):
         ...
 
 
-def numbered(prefix: str) -> Callable[[], str]:
-    """A function that gives request ids, which no other worker or restart gives again."""
-    numbers = itertools.count(1)
-    return lambda: f"{prefix}-{next(numbers):x}"
+def numbered(prefix: str) -> tuple[Callable[[], str], Callable[[], int]]:
+    """A function that gives request ids, which no other worker or restart gives again, and their count."""
+    count = 0
+
+    def next_id() -> str:
+        nonlocal count
+        count += 1
+        return f"{prefix}-{count:x}"
+
+    return next_id, lambda: count
 
 
 class Service:
-    """The shared part of a worker. Attributes are set once, before the first connection."""
+    """The shared part of a worker. Attributes are set once, before the first connection.
+
+    `next_request_id` and `count_requests` may be replaced by a compiled counter: there is one for all
+    connections.
+    """
 
     __slots__ = (
-        *("_corked", "access", "app", "clock", "concurrency", "connections", "context", "cycles"),
-        *("handshakes", "id_prefix", "idle", "limits", "loop", "make_engine", "next_request_id"),
+        *("_corked", "access", "app", "clock", "concurrency", "connections", "context", "count_requests"),
+        *("cycles", "handshakes", "id_prefix", "idle", "limits", "loop", "make_engine", "next_request_id"),
         *("root_path", "runs", "state", "stopping", "tls"),
     )
 
@@ -162,7 +174,7 @@ class Service:
         self._corked: list[Corked] = []
         self.stopping = False
         self.id_prefix = os.urandom(6).hex()
-        self.next_request_id = numbered(self.id_prefix)
+        self.next_request_id, self.count_requests = numbered(self.id_prefix)
 
     def beside(self, app: App) -> Service:
         """A service for another application, without TLS and WebSockets, on the same connections, clock and
@@ -219,6 +231,16 @@ class Service:
         if limit is None or len(self.cycles) < limit:
             return False
         return sum(not cycle.answered for cycle in self.cycles) >= limit
+
+    def in_flight(self, most: int) -> list[str]:
+        """The requests in progress, oldest first, as ``GET /path (id, 1.5 s)``; `most` of them at most."""
+        now = time.monotonic()
+        cycles = sorted(self.cycles, key=lambda cycle: cycle.started)
+        return [
+            f"{escape(cycle.request.method)} {escape(cycle.request.target)} "
+            f"({cycle.request_id}, {now - cycle.started:.1f} s)"
+            for cycle in cycles[:most]
+        ]
 
     def _check_idle(self) -> None:
         if not self.connections and not self.cycles:
@@ -290,7 +312,7 @@ class _Beside(Service):
                 setattr(self, name, getattr(main, name))
         self._main = main
         self.id_prefix = f"{main.id_prefix}-r"
-        self.next_request_id = numbered(self.id_prefix)
+        self.next_request_id, self.count_requests = numbered(self.id_prefix)
         self._corked = []
         self.app = app
         self.tls = None

@@ -124,7 +124,7 @@ class Handshake(asyncio.Protocol):
         self._gate.leave(self)
         self._transport.abort()
 
-    def stop(self, now: float) -> None:
+    def stop(self, now: float, patient: bool = False) -> None:
         """The server stops: no request can have come yet."""
         self.give_up("the server stops")
 

@@ -85,15 +85,16 @@ class Http1Engine(ResponseHalf):
             self._close()
         return []
 
-    def stop(self, now: float) -> None:
+    def stop(self, now: float, patient: bool = False) -> None:
         """Serve what has begun, with ``Connection: close``; close a connection that is idle.
 
-        A head that is under way, or a first request that was never sent, gets a short time to arrive.
+        A head that is under way, or a first request that was never sent, gets a short time to arrive; with
+        `patient`, any next request does.
         """
         self._stopping = True
         self._keep_alive = False
         if self._reading is HEAD:
-            if self._begun or self.stream == 0:
+            if patient or self._begun or self.stream == 0:
                 self.deadline = min(self.deadline, now + self._limits.linger_timeout)
             else:
                 self._close()

@@ -7,8 +7,8 @@
     class = "servery.logs.LogHandler"
     stream = "ext://sys.stdout"
 
-Writing is synchronous: a reader that stops reading a pipe without closing it holds the server up. Put a
-`logging.handlers.QueueHandler` in between where that can happen.
+Writing is synchronous. Where a reader stops reading, `LogHandler` loses lines (on Linux); other handlers hold the
+server up: put a `logging.handlers.QueueHandler` in front of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .access import AccessLog
 from .escaping import escape
 from .handlers import AccessFormatter, ErrorFormatter, LogHandler
 from .record import AccessRecord, WebSocketTraffic
-from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure
+from .setup import ACCESS_LOGGER, ERROR_LOGGER, TRACE, LogSettings, configure, reopen
 
 __all__ = [
     "ACCESS_LOGGER",
@@ -32,4 +32,5 @@ __all__ = [
     "WebSocketTraffic",
     "configure",
     "escape",
+    "reopen",
 ]

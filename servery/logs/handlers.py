@@ -8,6 +8,7 @@ import sys
 from typing import TextIO
 
 from .escaping import escape_controls
+from .pipes import Pipe, open_pipe
 from .stamps import iso_time
 
 _RESET = "\x1b[0m"
@@ -17,18 +18,36 @@ _STATUS = {5: "\x1b[31m", 4: "\x1b[33m", 3: "\x1b[36m", 0: "\x1b[35m"}
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """A stream handler that loses lines rather than break or flood the server when its stream fails."""
+    """A stream handler that loses lines rather than break, flood or hold up the server when its stream fails.
+
+    A pipe or socket that is full is waited for a moment, once; then lines are lost until it is read again.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__(stream)
         self.lost = 0
-        """Lines that could not be written: closed pipe, full disk."""
+        """Lines that could not be written: closed or full pipe, full disk."""
+        self._pipe: Pipe | None = None
+        self._looked_at: TextIO | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        if self._looked_at is not self.stream:
+            self._looked_at, self._pipe = self.stream, open_pipe(self.stream)
+        if self._pipe is None:
+            super().emit(record)
+            return
+        try:
+            self._pipe.write(f"{self.format(record)}{self.terminator}")
+        except Exception:
+            self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Count the lost line, and say so once in the error log."""
         self.lost += 1
         error = sys.exc_info()[1]
         if isinstance(error, BrokenPipeError):
+            self._pipe = None
             _silence(self.stream)
         if self.lost == 1:
             name = getattr(self.stream, "name", "its stream")

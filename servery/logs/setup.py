@@ -76,6 +76,25 @@ def configure(config: LogSettings) -> None:
     logging.getLogger(ACCESS_LOGGER).disabled = not config.access_log
 
 
+def reopen() -> None:
+    """Let every log file be opened anew by its next line, for programs that rename them away.
+
+    The files of all loggers, the application's too.
+    """
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    found = [handler for logger in loggers for handler in getattr(logger, "handlers", ())]
+    for handler in dict.fromkeys(found):
+        if isinstance(handler, logging.FileHandler):
+            handler.acquire()
+            try:
+                # Not close(): a handler that was closed for good does not open its file again.
+                stream, handler.stream = handler.stream, None
+                if stream is not None:
+                    stream.close()
+            finally:
+                handler.release()
+
+
 def _level(name: str) -> int:
     try:
         return _LEVELS[name.lower()]

@@ -6,21 +6,19 @@ imports the application, so nothing that the application does can stop it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import select
 import signal
-import socket
 import sys
 import time
-from collections.abc import Iterator
 from types import FrameType
 
 from .. import logs
-from ..config import RELOAD_DETAILS, SETTINGS, Config
-from ..sockets import addresses, bind_all
+from ..config import SETTINGS, Config
+from ..conflicts import RELOAD_DETAILS
+from ..sockets import bind_all, places
 from .child import Child
+from .signals import Signals
 from .watch import Rules, Watcher, open_watcher
 
 MARGIN = 1.0
@@ -30,38 +28,22 @@ TICK = 0.25
 NOT_FOR_CHILDREN = ("reload", *RELOAD_DETAILS, "host", "port", "uds", "fd", "uds_mode")
 """What the parent has done already, and what would contradict the sockets that the child is given."""
 
+STOP = (signal.SIGINT, signal.SIGTERM)
+
 log = logging.getLogger(logs.ERROR_LOGGER)
 
 
-class StopSignals:
+class StopSignals(Signals):
     """Counts SIGINT and SIGTERM, and wakes the waiting parent up for them and for the end of a child."""
 
-    __slots__ = ("_reader", "_writer", "count")
-
     def __init__(self) -> None:
+        super().__init__((*STOP, signal.SIGCHLD) if sys.platform != "win32" else STOP)
         self.count = 0
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
 
-    @contextlib.contextmanager
-    def handled(self) -> Iterator[None]:
-        """Handle the signals of this process, until the end of the block. Main thread only."""
-        wanted = [signal.SIGINT, signal.SIGTERM, *([signal.SIGCHLD] if sys.platform != "win32" else [])]
-        before = {number: signal.signal(number, self._note) for number in wanted}
-        wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(wakeup)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._reader.close()
-            self._writer.close()
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if number in (signal.SIGINT, signal.SIGTERM):
-            self.count += 1
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """See `Signals`. Counted at once: a watcher asks `is_set` without having waited."""
+        super().note(number, frame)
+        self.count += number in STOP
 
     def is_set(self) -> bool:
         """Whether the parent was told to stop."""
@@ -69,9 +51,8 @@ class StopSignals:
 
     def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds for any signal; whether the parent was told to stop."""
-        select.select([self._reader], [], [], timeout)
-        with contextlib.suppress(BlockingIOError):
-            self._reader.recv(4096)
+        self.sleep(timeout)
+        self.take()
         return self.is_set()
 
 
@@ -84,7 +65,7 @@ def run_reloader(config: Config) -> int:
     """
     logs.configure(config)
     rules = Rules(config.reload_dir or _sources(config), config.reload_include, config.reload_exclude)
-    where = addresses(config) if sys.platform != "win32" else []
+    where = places(config) if sys.platform != "win32" else []
     listeners = bind_all(where, uds_mode=config.uds_mode, backlog=config.backlog)
     fds = [listener.sock.fileno() for listener in listeners]
     try:

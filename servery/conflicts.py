@@ -1,0 +1,124 @@
+"""Settings that cannot work together, and the fix for each pair. Knows values, not where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
+"""The settings that have a meaning only with `reload`."""
+SUPERVISED = (
+    *("preload", "limit_max_requests", "limit_max_requests_jitter", "worker_max_age", "worker_max_memory"),
+    "reuse_port",
+)
+"""The settings that only a supervisor can fulfil: with one of them even one worker has one."""
+TLS_DETAILS = (
+    *("tls_key", "tls_key_password", "tls_ca", "tls_client_cert", "tls_min_version", "tls_ciphers"),
+    *("tls_watch", "tls_redirect", "tls_redirect_port"),
+)
+"""The settings that have a meaning only with `tls_cert` or `tls_self_signed`."""
+DEFLATE_DETAILS = (
+    *("ws_deflate_window_bits", "ws_deflate_memory_level", "ws_deflate_context_takeover"),
+    "ws_deflate_min_size",
+)
+"""The settings that have a meaning only with `ws_per_message_deflate`."""
+
+
+class Conflict(NamedTuple):
+    """Settings that cannot work together: the fields that made the trouble, and the fix."""
+
+    fields: tuple[str, ...]
+    text: str
+
+
+def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
+    """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
+    checks = (
+        *(_listen_conflicts, _tls_conflicts, _limit_conflicts, _websocket_conflicts, _worker_conflicts),
+        _other_conflicts,
+    )
+    return next((conflict for check in checks for conflict in check(values, given)), None)
+
+
+def _listen_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    if values["uds"] is not None and values["fd"] is not None:
+        yield Conflict(("uds", "fd"), "uds and fd both say where to listen: give one, or name both with bind")
+    chosen = next((name for name in ("bind", "uds", "fd") if values[name] not in (None, ())), None)
+    for name in ("host", "port", "uds", "fd"):
+        if chosen and name != chosen and name in given:
+            text = f"{chosen} and {name} both say where to listen: drop {name}, or name all with bind"
+            yield Conflict((chosen, name), text)
+    unix = values["uds"] is not None or any(address.startswith("unix:") for address in values["bind"])
+    if values["uds_mode"] is not None and not unix:
+        text = "uds_mode is for unix sockets, and there is none: add uds or bind unix:PATH, or drop uds_mode"
+        yield Conflict(("uds_mode",), text)
+    for name in ("bind", "tls_cert", "tls_redirect", "reload_dir", "reload_include", "reload_exclude"):
+        for item in values[name]:
+            if values[name].count(item) > 1:
+                yield Conflict((name,), f"{name} names {item!r} twice: drop one")
+
+
+def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    if values["tls_cert"] and values["tls_self_signed"]:
+        text = "tls_cert and tls_self_signed both say what to show: drop tls_self_signed"
+        yield Conflict(("tls_cert", "tls_self_signed"), text)
+    for name in TLS_DETAILS:
+        if name in given and not (values["tls_cert"] or values["tls_self_signed"]):
+            yield Conflict((name,), f"{name} does nothing without TLS: add tls_cert, or drop {name}")
+    if (values["tls_client_cert"] == "none") is not (values["tls_ca"] is None):
+        text = "tls_client_cert and tls_ca need each other: who may show a certificate, and who issues it"
+        yield Conflict(("tls_client_cert", "tls_ca"), text)
+    if "tls_ciphers" in given and values["tls_min_version"] == "1.3":
+        text = "tls_ciphers are those of TLS 1.2, and tls_min_version is 1.3: drop tls_ciphers"
+        yield Conflict(("tls_ciphers", "tls_min_version"), text)
+    if "tls_redirect_port" in given and not values["tls_redirect"]:
+        text = "tls_redirect_port does nothing without tls_redirect: add that, or drop tls_redirect_port"
+        yield Conflict(("tls_redirect_port",), text)
+
+
+def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
+    whole = values["limit_head_size"]
+    for name in ("limit_request_line", "limit_request_field_size"):
+        if values[name] > whole:
+            text = (
+                f"{name} is {values[name]} bytes, but the whole head may only have {whole}: "
+                f"lower {name}, or raise limit_head_size to {values[name]} or more"
+            )
+            yield Conflict((name, "limit_head_size"), text)
+
+
+def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    for name in DEFLATE_DETAILS:
+        if name in given and not values["ws_per_message_deflate"]:
+            text = f"{name} does nothing without ws_per_message_deflate: set that to true, or drop {name}"
+            yield Conflict((name, "ws_per_message_deflate"), text)
+    if "ws_ping_timeout" in given and values["ws_ping_interval"] is None:
+        text = "ws_ping_timeout does nothing without pings: set ws_ping_interval, or drop ws_ping_timeout"
+        yield Conflict(("ws_ping_timeout", "ws_ping_interval"), text)
+
+
+def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    asked_for = [name for name in SUPERVISED if values[name] not in (None, False)]
+    if values["workers"] != 1:
+        asked_for.append("workers")
+    for name in asked_for:
+        if values["reload"]:
+            text = f"reload serves with one process that it restarts: drop {name}, or reload"
+            yield Conflict(("reload", name), text)
+    if "limit_max_requests_jitter" in given and values["limit_max_requests"] is None:
+        text = "limit_max_requests_jitter does nothing without limit_max_requests: set that, or drop it"
+        yield Conflict(("limit_max_requests_jitter", "limit_max_requests"), text)
+
+
+def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    for name in RELOAD_DETAILS:
+        if name in given and not values["reload"]:
+            yield Conflict((name,), f"{name} does nothing without reload: add reload, or drop {name}")
+    if values["reload"] and not isinstance(values["app"], str | None):
+        text = "reload imports the application anew, so app must be an import string such as main:app"
+        yield Conflict(("reload", "app"), text)
+    names = {line.partition(":")[0].lower() for line in values["header"]}
+    for field in ("server", "date"):
+        if field in names and values[f"{field}_header"]:
+            text = f"header sets {field} and so does servery: set {field}_header to false as well"
+            yield Conflict(("header", f"{field}_header"), text)
