@@ -108,7 +108,7 @@ def test_verbose_belongs_to_version(capsys):
         (["--prot", "80", "m:a"], "unknown flag '--prot'; did you mean '--port'?"),
         (["--accesslog=1", "m:a"], "unknown flag '--accesslog'; did you mean '--access-log'?"),
         (["--xyzzy"], "unknown flag '--xyzzy'; servery --help lists all flags"),
-        (["--workers", "4", "m:a"], "unknown flag '--workers'"),
+        (["--daemon", "m:a"], "unknown flag '--daemon'"),
         (["--timeout-h", "4", "m:a"], "unknown flag '--timeout-h'"),
         (["m:a", "n:b"], "unexpected argument 'n:b': only one application can be served"),
         (["m:a", "--port"], "argument --port: expected one argument; servery --help lists all flags"),

@@ -668,6 +668,7 @@ def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
     with serve(app) as server, server.connect() as sock:
         link = Link(theirs, 3600.0)
         link.start(server.server)
+        eventually(lambda: server.server.snapshot()["connections"] == 1)
         server.call(lambda: link.serving(server.server))
         said = ours.messages()
         assert next(said) == {"ready": True}

@@ -7,8 +7,8 @@
     class = "servery.logs.LogHandler"
     stream = "ext://sys.stdout"
 
-Writing is synchronous. Where a reader stops reading, `LogHandler` loses lines (on Linux); other handlers hold the
-server up: put a `logging.handlers.QueueHandler` in front of them.
+Writing is synchronous. Where a reader stops reading, `LogHandler` loses lines (on Linux); other handlers hold
+the server up: put a `logging.handlers.QueueHandler` in front of them.
 """
 
 from __future__ import annotations
