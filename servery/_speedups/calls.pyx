@@ -64,7 +64,6 @@ cdef class Port(Transport):
         raise NotImplementedError
 
 
-@cython.no_gc
 cdef class Call:
     """See `servery.asgi.calls.Call`. `receive` is made of `take`, `send` of `put` and `undrained`, `run` of what comes after these."""
 
@@ -152,7 +151,6 @@ cdef int _resolve(object waiter) except -1:
 # --- receive and send ------------------------------------------------------------------------------------
 
 
-@cython.no_gc
 @cython.freelist(128)
 cdef class Method:
     """`receive` or `send`, as an application gets it: to all who look, the reference's bound method.
@@ -182,7 +180,6 @@ cdef class Method:
         return f"<bound method {self.__qualname__} of {self._cycle!r}>"
 
 
-@cython.no_gc
 @cython.final
 cdef class Receive(Method):
     """ASGI ``receive``."""
@@ -193,7 +190,6 @@ cdef class Receive(Method):
         return call
 
 
-@cython.no_gc
 @cython.final
 cdef class Send(Method):
     """ASGI ``send``. Raises `ClientDisconnected` once the peer is gone, `LocalProtocolError` for a mistake."""

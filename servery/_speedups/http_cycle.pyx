@@ -27,7 +27,6 @@ cdef HttpCycle new_http_cycle():
     return cycle
 
 
-@cython.no_gc
 @cython.final
 cdef class HttpCycle(Call):
     """See `servery.asgi.http_cycle.HttpCycle`."""

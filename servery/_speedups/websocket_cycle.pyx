@@ -33,7 +33,6 @@ cdef WebSocketCycle new_websocket_cycle(object handshake):
     return cycle
 
 
-@cython.no_gc
 @cython.final
 cdef class WebSocketCycle(Call):
     """See `servery.asgi.websocket_cycle.WebSocketCycle`."""
