@@ -26,6 +26,8 @@ Every setting can also stand in a TOML file, as NAME = VALUE, and in the environ
 SERVERY_NAME (lists with commas between). Flags win over the environment, the environment over the
 file, the file over the defaults. Without --config, the table [tool.servery] of ./pyproject.toml is
 read if it is there.
+
+servery ctl COMMAND talks to a server that runs with --admin; servery ctl --help lists the commands.
 """
 
 
@@ -33,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. `argv` is without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        if arguments[:1] == ["ctl"]:
+            from .admin.client import main as control
+
+            return control(arguments[1:])
         return _run(arguments)
     except ServeryError as error:
         return report(error)

@@ -31,8 +31,8 @@ from .settings import (
 )
 
 GROUPS = (
-    *("Application", "Listen", "TLS", "Engine", "Workers", "Process", "Limits", "Time-outs"),
-    *("WebSockets", "Logs", "Reload", "Other"),
+    *("Application", "Listen", "TLS", "Proxies", "Engine", "Workers", "Process", "Limits", "Time-outs"),
+    *("WebSockets", "Logs", "Operations", "Reload", "Other"),
 )
 BYTES = Whole(1, unit="bytes")
 BYTES_OR_ZERO = Whole(0, unit="bytes")
@@ -126,6 +126,30 @@ class Config:
         why="port 80 needs a right that not every process has")
     tls_redirect_port: int | None = _row(None, "TLS", Whole(1, 65_535), "port that tls_redirect sends to",
         unset="the port with TLS", why="the same, unless something forwards another one")
+    # --- Proxies -------------------------------------------------------------------------------------
+    trusted_proxy: tuple[str, ...] = _row((), "Proxies", Texts("PEER", rules.peer),
+        "peer that is believed what it says of clients: an address, a network, or unix; repeat it for more",
+        unset="none", why="whoever is believed can be anybody")
+    forwarded_field: tuple[str, ...] = _row((), "Proxies", Texts("FIELD", rules.forwarding_field),
+        "forwarding field that the trusted proxies set, so that clients cannot, such as x-forwarded-for; "
+        "repeat it for more",
+        unset="none", why="only the user knows which fields the proxy sets, and which it lets through")
+    untrusted_fields: str = _row("remove", "Proxies", Choice("remove", "keep"),
+        "with --forwarded-field: what becomes of forwarding fields that are not believed",
+        why="an application may believe what it finds")
+    proxy_protocol: str = _row("off", "Proxies", Choice("off", "v1", "v2", "any"),
+        "versions of the PROXY protocol with which trusted proxies begin their connections",
+        why="must be on at both ends or at none")
+    limit_proxy_protocol_size: int = _limit("proxy_protocol_size", "Proxies", BYTES,
+        "preamble of the PROXY protocol")
+    timeout_proxy_protocol: float = _limit("proxy_protocol_timeout", "Proxies", Seconds(),
+        "from accept to the end of the preamble")
+    request_id_header: str | None = _row(None, "Proxies", Text("FIELD", rules.field_name),
+        "field with which trusted proxies name requests, such as x-request-id", unset="servery names them",
+        why="ids that anybody can choose are worth nothing")
+    request_id_reply: bool = _row(False, "Proxies", Switch(),
+        "send the id of a request back in the field of --request-id-header",
+        why="most applications and proxies do it already")
 
     # --- Engine --------------------------------------------------------------------------------------
     parser: str = _row("python", "Engine", Choice("python", "native"),
@@ -177,6 +201,15 @@ class Config:
     # --- Limits --------------------------------------------------------------------------------------
     limit_concurrency: int | None = _row(None, "Limits", Whole(1), "requests in flight; further ones get 503",
         unset="no limit", why="only the application knows how many it can carry")
+    limit_queue: int = _row(0, "Limits", Whole(0),
+        "requests over --limit-concurrency that wait for their turn",
+        why="a refusal at once lets a balancer ask somebody else")
+    limit_client_concurrency: int | None = _row(None, "Limits", Whole(1),
+        "requests in flight from one address; further ones get 429", unset="no limit",
+        why="behind a proxy that is not trusted all clients have one address")
+    limit_connections: int | None = _row(None, "Limits", Whole(1),
+        "open connections; further ones wait in the backlog", unset="no limit",
+        why="the limit on open files bounds them already")
     limit_request_line: int = _limit("request_line", "Limits", BYTES, "request line, without CRLF")
     limit_request_fields: int = _limit("field_count", "Limits", Whole(1), "field lines of one head")
     limit_request_field_size: int = _limit("field_size", "Limits", BYTES, "one field line")
@@ -217,6 +250,8 @@ class Config:
     drain_delay: float = _row(0.0, "Time-outs", Seconds(zero=True),
         "after the stop signal: time to serve on while load balancers learn of the stop",
         why="without a load balancer it would only delay the stop")
+    timeout_queue: float = _row(5.0, "Time-outs", Seconds(), "longest wait for a turn; then 503",
+        why="whoever waits longer has mostly gone, or asked again")
     timeout_stream_grace: float = _limit("stream_grace", "Time-outs", Seconds(zero=True),
         "after the stop signal: until receive() gives http.disconnect")
     timeout_graceful_shutdown: float = _limit("graceful_timeout", "Time-outs", Seconds(zero=True),
@@ -266,6 +301,17 @@ class Config:
         "text, json, or a template with %-fields", why="a person reads it first")
     use_colors: bool | None = _row(None, "Logs", Switch(), "colours in the log", unset="on a terminal",
         why="escape codes do not belong into files")
+
+    slow_request_log: float | None = _row(None, "Logs", Seconds(),
+        "log a request, and where its application waits, when it has no response after this time",
+        unset="off", why="only the application's owner knows what is slow")
+
+    # --- Operations ----------------------------------------------------------------------------------
+    admin: str | None = _row(None, "Operations", Text("ADDRESS", rules.admin),
+        "listen here for probes, metrics and servery ctl: unix:PATH or 127.0.0.1:PORT", unset="off",
+        why="whoever reaches it can stop the server")
+    admin_public: bool = _row(False, "Operations", Switch(),
+        "let --admin be an address that other machines can reach", why="it asks nobody for a password")
 
     # --- Reload --------------------------------------------------------------------------------------
     reload: bool = _row(False, "Reload", Switch(), "start again when a source file changes",

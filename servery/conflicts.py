@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from . import rules
+
 RELOAD_DETAILS = ("reload_dir", "reload_include", "reload_exclude", "reload_delay")
 """The settings that have a meaning only with `reload`."""
 SUPERVISED = (
@@ -34,7 +36,14 @@ class Conflict(NamedTuple):
 def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict | None:
     """The first contradiction between `values`, one for each setting; `given` names those set on purpose."""
     checks = (
-        *(_listen_conflicts, _tls_conflicts, _limit_conflicts, _websocket_conflicts, _worker_conflicts),
+        *(
+            _listen_conflicts,
+            _tls_conflicts,
+            _proxy_conflicts,
+            _limit_conflicts,
+            _websocket_conflicts,
+            _worker_conflicts,
+        ),
         _other_conflicts,
     )
     return next((conflict for check in checks for conflict in check(values, given)), None)
@@ -52,7 +61,8 @@ def _listen_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iter
     if values["uds_mode"] is not None and not unix:
         text = "uds_mode is for unix sockets, and there is none: add uds or bind unix:PATH, or drop uds_mode"
         yield Conflict(("uds_mode",), text)
-    for name in ("bind", "tls_cert", "tls_redirect", "reload_dir", "reload_include", "reload_exclude"):
+    lists = ("bind", "tls_cert", "tls_redirect", "trusted_proxy", "forwarded_field", *RELOAD_DETAILS[:3])
+    for name in lists:
         for item in values[name]:
             if values[name].count(item) > 1:
                 yield Conflict((name,), f"{name} names {item!r} twice: drop one")
@@ -76,6 +86,25 @@ def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterato
         yield Conflict(("tls_redirect_port",), text)
 
 
+def _proxy_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
+    fields = [field.lower() for field in values["forwarded_field"]]
+    mixed = next((field for field in fields if field in rules.SAID_BY_FORWARDED), None)
+    if mixed and "forwarded" in fields:
+        text = f"forwarded_field has forwarded and {mixed}, which say the same: name what your proxy sets"
+        yield Conflict(("forwarded_field",), text)
+    wanting = ("forwarded_field",) * bool(fields) + ("proxy_protocol",) * (values["proxy_protocol"] != "off")
+    if wanting and not values["trusted_proxy"]:
+        text = f"{wanting[0]} does nothing without trusted_proxy: name the addresses of your proxies there"
+        yield Conflict((wanting[0], "trusted_proxy"), text)
+    name, reply = values["request_id_header"], values["request_id_reply"]
+    if reply and name is None:
+        text = "request_id_reply needs the name of a field: set request_id_header, such as x-request-id"
+        yield Conflict(("request_id_reply", "request_id_header"), text)
+    if name is not None and not reply and not values["trusted_proxy"]:
+        text = "request_id_header does nothing without trusted_proxy or request_id_reply: add one of them"
+        yield Conflict(("request_id_header", "trusted_proxy"), text)
+
+
 def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
     whole = values["limit_head_size"]
     for name in ("limit_request_line", "limit_request_field_size"):
@@ -85,6 +114,9 @@ def _limit_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[
                 f"lower {name}, or raise limit_head_size to {values[name]} or more"
             )
             yield Conflict((name, "limit_head_size"), text)
+    if values["limit_queue"] and values["limit_concurrency"] is None:
+        text = "limit_queue does nothing without limit_concurrency: set that to what your application carries"
+        yield Conflict(("limit_queue", "limit_concurrency"), text)
 
 
 def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
@@ -105,6 +137,9 @@ def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iter
         if values["reload"]:
             text = f"reload serves with one process that it restarts: drop {name}, or reload"
             yield Conflict(("reload", name), text)
+        if values["admin"] is not None:
+            text = f"admin speaks for a server of one process without a supervisor: drop {name}, or admin"
+            yield Conflict(("admin", name), text)
     if "limit_max_requests_jitter" in given and values["limit_max_requests"] is None:
         text = "limit_max_requests_jitter does nothing without limit_max_requests: set that, or drop it"
         yield Conflict(("limit_max_requests_jitter", "limit_max_requests"), text)
@@ -117,6 +152,12 @@ def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Itera
     if values["reload"] and not isinstance(values["app"], str | None):
         text = "reload imports the application anew, so app must be an import string such as main:app"
         yield Conflict(("reload", "app"), text)
+    if values["admin"] is not None and not values["admin_public"] and not rules.is_local(values["admin"]):
+        text = (
+            f"admin is {values['admin']}, which other machines may reach, and it asks for no password: use "
+            "unix:PATH or a loopback address, or add admin_public if a firewall stands before it"
+        )
+        yield Conflict(("admin", "admin_public"), text)
     names = {line.partition(":")[0].lower() for line in values["header"]}
     for field in ("server", "date"):
         if field in names and values[f"{field}_header"]:

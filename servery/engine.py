@@ -5,7 +5,7 @@ Bytes in, events out, time as an argument, no I/O. Nothing here waits; a cycle w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from .events import Event
@@ -16,6 +16,10 @@ NEVER = float("inf")
 Scope = dict[str, Any]
 Message = dict[str, Any]
 RawHeaders = Iterable[tuple[bytes, bytes]]
+
+Stamp = Callable[[int], bytes]
+"""Gives the server's own field lines of a response (Date, Server, extra ones); the argument says which the
+application has set itself: bit 1 Date, bit 2 Server. A function, since an engine reads no clock."""
 
 
 class Engine(Protocol):
@@ -52,6 +56,8 @@ class HttpEngine(Engine, Protocol):
     """Octets of content queued so far for the response in progress."""
     takes_trailers: bool
     """Whether the peer of the request in progress wants trailer fields."""
+    stamp: Stamp
+    """What the responses from now on carry of the server's own."""
 
     def advance(self, now: float) -> list[Event]:
         """Go on after a response was completed: the next pipelined request, or the idle deadline."""

@@ -68,6 +68,12 @@ class Limits:
     tls_handshakes: int = 1000
     """Handshakes in flight at once: each holds some 50 KiB until it is over. One more, and the one that has
     taken longest gives way: it is the least likely to come to an end."""
+    # --- the PROXY protocol, where it is on -------------------------------------------------------------
+    proxy_protocol_size: int = 4096
+    """Octets of a preamble: addresses take 52, the rest is for extensions (certificate names, tokens of cloud
+    providers), which few balancers send; close."""
+    proxy_protocol_timeout: float = 5.0
+    """From accept to the end of the preamble: a balancer sends it first, in one packet; close."""
 
     # --- WebSockets ------------------------------------------------------------------------------------
     ws_max_size: int | None = 16_777_216

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address, ip_network
 
 HEADER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\xa0-\xff]*)")
 """RFC 9110 section 5.6.2 for the name and 5.5 for the value, which goes out as latin-1."""
@@ -74,6 +75,68 @@ def header(text: str) -> str | None:
     if match[1].lower() in FRAMING_FIELDS:
         return f"servery sets {match[1]} itself, for each response as it needs it: leave it out"
     return None
+
+
+FORWARDING_FIELDS = (
+    *("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix"),
+    "forwarded",
+)
+"""Fields in which proxies tell of clients."""
+
+SAID_BY_FORWARDED = FORWARDING_FIELDS[:4]
+"""Those that say what `Forwarded` says, too."""
+
+
+def peer(text: str) -> str | None:
+    """An address, a network, or ``unix`` for all peers on Unix sockets."""
+    if text == "unix":
+        return None
+    if text == "*":
+        return (
+            "this would be everybody, and so nobody: name the address or network of your proxy, as 10.0.0.0/8"
+        )
+    try:
+        ip_network(text)
+    except ValueError:
+        pass
+    else:
+        return None
+    try:
+        return f"there are bits behind the prefix: write {ip_network(text, strict=False)}"
+    except ValueError:
+        return "write an address such as 10.0.0.1, a network such as 10.0.0.0/8 or fd00::/8, or unix"
+
+
+def forwarding_field(text: str) -> str | None:
+    """The name of a field that `proxies` knows."""
+    return None if text.lower() in FORWARDING_FIELDS else f"write one of {', '.join(FORWARDING_FIELDS)}"
+
+
+def field_name(text: str) -> str | None:
+    """A field that servery may send and read."""
+    if not HEADER.fullmatch(f"{text}:"):
+        return "write the name of a field, such as x-request-id"
+    if text.lower() in FRAMING_FIELDS:
+        return "servery sets this field itself: choose another one, such as x-request-id"
+    return None
+
+
+def admin(text: str) -> str | None:
+    """Where the administrator is let in; see `is_local`."""
+    if text.startswith("fd://"):
+        return "write unix:PATH or 127.0.0.1:PORT"
+    return bind(text)
+
+
+def is_local(address: str) -> bool:
+    """Whether only this machine reaches `address`, which `bind` has let through."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def access_log_format(text: str) -> str | None:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from .config import Config
+    from .drivers.asyncio_driver import ConnectionNames
     from .drivers.io import Begin, Io
     from .drivers.service import EngineFactory, HandshakeReader, Service
-    from .http1.writer import Stamp
+    from .engine import Stamp
     from .limits import Limits
 
 SPEEDUPS = Path(__file__).parent / "_speedups"
@@ -120,16 +121,26 @@ class Selection:
 
     def _beginner(self, reactor: Any, service: Service) -> Begin:
         """What takes over the connections that `reactor` accepts."""
+        from .drivers.protocols import protocol_factory
+
         if self.parser == "native" and service.tls is None:
             from ._speedups.connection import Connection
             from ._speedups.shared import Shared
 
             shared = Shared(service)
-            return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
-        from ._speedups.reactor import Transport
-        from .drivers.io import protocol_factory
+            if service.preamble is None:
+                return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
 
-        protocol = protocol_factory(service)
+            def go_on(transport: Any, names: ConnectionNames | None, ahead: bytes) -> None:
+                info = transport.get_extra_info
+                client, server, tls = names or (info("peername"), info("sockname"), False)
+                Connection(reactor, transport.detach(), shared, client, server).start(ahead, tls)
+
+            protocol = protocol_factory(service, go_on)
+        else:
+            protocol = protocol_factory(service)
+        from ._speedups.reactor import Transport
+
         return lambda fd, peer, own: Transport(reactor, fd, protocol(), peer, own).start()
 
     def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:

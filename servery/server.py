@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import signal
 import sys
 import threading
@@ -19,17 +18,19 @@ from typing import Any, Protocol
 
 from . import logs
 from ._version import __version__
+from .admin.listener import administered
+from .admin.source import ProcessSource
 from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
 from .drivers.io import Io
 from .drivers.service import Service, error_log
-from .drivers.stamp import DateStamp
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
 from .leaving import where
 from .listening import Bound, bind, described, listen
 from .selection import Selection, select
+from .services import make_service
 from .sockets import Listener
 from .stopping import UNWIND, Stop, race
 from .tls.watch import Watcher, watch
@@ -84,6 +85,8 @@ class Server:
         self.selection = select(config)
         self.started = False
         self.listeners: list[Listener] = []
+        self.admin_urls: list[str] = []
+        """Where the admin listener is reached."""
         self.exit_code = 0
         self.tls: Watcher | None = None
         self.redirects: list[Listener] = []
@@ -215,9 +218,12 @@ class Server:
         io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
             self.listeners, self.redirects = self._bound or bind(config)
-            await self._serve(loaded, io, announce)
+            async with administered(config, self.selection, io, ProcessSource(self)) as admin:
+                self.admin_urls = [listener.url for listener in admin]
+                await self._serve(loaded, io, announce)
         finally:
             self.started = False
+            self.service = None  # which knows the connections and their requests
             self._close_listeners()
             if self.tls is not None:
                 self.tls.close()
@@ -230,7 +236,9 @@ class Server:
         if self._should_exit:  # asked to stop while starting up
             await self._end_lifespan(lifespan, task)
             return
-        self.service = service = self._make_service(loaded, lifespan.state if task is not None else None)
+        state = lifespan.state if task is not None else None
+        certificates = None if self.tls is None else self.tls.certificates
+        service = self.service = make_service(self.config, self.selection, loaded, state, certificates)
         acceptors = await listen(io, service, self.config, self.listeners, self.redirects)
         if self.tls is not None:
             self.tls.start()
@@ -259,24 +267,6 @@ class Server:
     def _close_listeners(self) -> None:
         for listener in (*self.listeners, *self.redirects):
             listener.close()
-
-    def _make_service(self, loaded: LoadedApp, state: dict[str, Any] | None) -> Service:
-        config = self.config
-        stamp = DateStamp(config.date_header, config.server_header, config.extra_headers)
-        return Service(
-            app=loaded.app,
-            limits=config.limits,
-            make_engine=self.selection.engine_factory(config.limits, stamp),
-            handshakes=self.selection.handshake_reader(config, stamp),
-            loop=asyncio.get_running_loop(),
-            context=contextvars.copy_context(),
-            access=logs.AccessLog(config.access_log_format, logging.getLogger(logs.ACCESS_LOGGER)),
-            root_path=config.root_path,
-            concurrency=config.limit_concurrency,
-            state=state,
-            runs=f"{self.selection} interface={loaded.interface}",
-            tls=None if self.tls is None else self.tls.certificates,
-        )
 
     def _announce(self, loudly: bool) -> None:
         line = start_line(self.config, self.selection, 1, (self.listeners, self.redirects))

@@ -68,6 +68,11 @@ class Running:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def service(self) -> Any:
+        """What the server's connections share: look at it with `call`."""
+        return self.server.service
+
     def connect(self, timeout: float = WAIT) -> socket.socket:
         """A client's socket."""
         address = self.address

@@ -47,7 +47,7 @@ def test_a_unix_socket_has_no_client(serve, tmp_path):
     assert not os.path.exists(path)
 
 
-def test_forwarded_fields_are_only_fields(serve):
+def test_forwarded_field_are_only_fields(serve):
     fields = b"X-Forwarded-For: 6.6.6.6\r\nX_Forwarded_For: 7.7.7.7\r\nForwarded: for=8.8.8.8\r\n"
     with serve(Echo()) as server, server.connect() as sock:
         sock.sendall(GET[:-2] + fields + b"\r\n")

@@ -12,6 +12,7 @@ import pytest
 
 from servery.config import SETTINGS, Config
 from servery.limits import DEFAULTS, Limits
+from servery.metrics.prometheus import HELP
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -82,3 +83,9 @@ def test_flags_in_the_documents_exist(page: Path) -> None:
         commands = (ROOT / "benchmarks" / "cli.py").read_text("utf-8")
         known |= {flag.replace("-", "_") for flag in re.findall(r'"--([a-z][a-z-]+)"', commands)}
     assert {flag for flag in found if flag.replace("-", "_") not in known} == set()
+
+
+def test_table_of_metrics_is_whole_and_says_what_the_server_says() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8").split("<!-- metrics -->")[1]
+    rows = [row.strip("|").split("|") for row in text.split("<!-- /metrics -->")[0].strip().splitlines()[2:]]
+    assert {row[0].strip(" `"): row[-1].strip() for row in rows} == HELP

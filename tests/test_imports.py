@@ -32,6 +32,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "leaving",
             "failures",
             "tls",
+            "admin",
         }
     )
     | LEAVES,
@@ -41,8 +42,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     )
     | LEAVES,
     "server": frozenset(
-        {"selection", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config", "leaving", "tls"}
-        | {"listening", "stopping"}
+        {"selection", "services", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"}
+        | {"leaving", "tls", "listening", "stopping", "admin"}
+    )
+    | LEAVES,
+    "services": frozenset({"selection", "drivers", "apps", "logs", "config", "proxies", "metrics"}) | LEAVES,
+    "proxies": frozenset({"asgi"}) | LEAVES,
+    "metrics": LEAVES,
+    "admin": frozenset(
+        {"config", "sources", "selection", "drivers", "asgi", "sockets", "addresses", "metrics"}
     )
     | LEAVES,
     "tls": frozenset({"config", "rules"}) | LEAVES,
@@ -50,15 +58,15 @@ ALLOWED: dict[str, frozenset[str]] = {
     "stopping": frozenset({"drivers", "sockets"}) | LEAVES,
     "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
     "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses"}) | LEAVES,
-    "drivers": frozenset({"asgi", "addresses", "logs"}) | LEAVES,
+    "drivers": frozenset({"asgi", "addresses", "logs", "proxies", "metrics", "leaving"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,
     "websocket": LEAVES,
     "settings": LEAVES,
     "rules": LEAVES,
+    "conflicts": frozenset({"rules"}) | LEAVES,
     "config": frozenset({"settings", "rules", "conflicts"}) | LEAVES,
-    "conflicts": LEAVES,
-    "sources": frozenset({"config", "conflicts", "settings", "rules"}) | LEAVES,
+    "sources": frozenset({"config", "settings", "rules", "conflicts"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
     "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
     "logs": frozenset({"config"}) | LEAVES,

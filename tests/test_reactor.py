@@ -421,6 +421,52 @@ def test_protocols_can_be_changed(world: World) -> None:
     assert first.said == ["made"]
 
 
+def test_a_transport_can_hand_its_descriptor_on(world: World) -> None:
+    """From inside of what it tells its protocol, too: another one goes on in the same batch."""
+
+    class Handing(Protocol):
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            fd = self.transport.detach()
+            heirs.append(world.native.Transport(world.reactor, fd, second))
+            heirs[0].start()
+
+    async def main() -> None:
+        transport, peer = world.pair(first)
+        await world.loop.sock_sendall(peer, b"x")
+        await second.told("made")
+        assert transport.is_closing()
+        assert transport.fileno() == -1
+        with pytest.raises(RuntimeError, match="closed"):
+            transport.detach()
+        transport.write(b"nowhere")
+        transport.abort()
+        await world.loop.sock_sendall(peer, b"y")
+        await second.until(lambda: second.data == b"y")
+        heirs[0].write(b"z")
+        assert await world.receive(peer, 1) == b"z"
+        heirs[0].abort()
+        await second.told("lost")
+
+    first, second = Handing(), Protocol()
+    heirs: list[Transport] = []
+    world.run(main())
+    assert first.said == ["made", "data"]
+
+
+def test_a_transport_keeps_its_descriptor_while_something_is_queued(world: World) -> None:
+    async def main() -> None:
+        transport, _ = world.pair(protocol, small=True)
+        blocked(transport)
+        with pytest.raises(RuntimeError, match="something to send"):
+            transport.detach()
+        transport.abort()
+        await protocol.told("lost")
+
+    protocol = Protocol()
+    world.run(main())
+
+
 def test_what_is_known_of_the_connection(world: World) -> None:
     async def main() -> None:
         transport, peer = world.pair(protocol)
@@ -1332,6 +1378,27 @@ def test_what_has_connected_can_be_accepted_at_once_and_no_more_then(world: Worl
         assert len(door.opened) == 151
         assert door.sock.fileno() != -1
 
+    world.run(main())
+
+
+def test_a_listener_that_is_paused_in_a_batch_accepts_no_more_of_it(world: World) -> None:
+    class Pausing(Protocol):
+        def connection_made(self, transport: Any) -> None:
+            if len(doors[0].opened) == 3:
+                doors[0].listener.pause()
+
+    async def main() -> None:
+        doors.append(door := Door(world, world.listen("tcp"), Pausing))
+        for _ in range(10):
+            door.client()
+        await door.until(lambda: len(door.opened) == 3)
+        await world.quiet()
+        assert len(door.opened) == 3
+        door.listener.resume()
+        await door.until(lambda: len(door.opened) == 10)
+        door.listener.close()
+
+    doors: list[Door] = []
     world.run(main())
 
 

@@ -36,7 +36,8 @@ cdef class Call:
     cdef Http1Engine _engine
     cdef dict _scope            # None once the application has it
     cdef readonly object request
-    cdef readonly str request_id
+    cdef public str request_id
+    cdef public object origin   # (client, scheme) where a proxy has told of them
     cdef readonly double started
     cdef readonly long stream
     cdef public int status
@@ -50,7 +51,7 @@ cdef class Call:
     cdef bint stepping          # the application is running right now
     cdef bint ended             # and has come to its end
 
-    cdef int wake(self) except -1
+    cpdef int wake(self) except -1
     cdef object waiter(self)
     cdef object undrained(self)
     # what differs between the kinds

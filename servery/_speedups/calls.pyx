@@ -67,7 +67,7 @@ cdef class Port(Transport):
 cdef class Call:
     """See `servery.asgi.calls.Call`. `receive` is made of `take`, `send` of `put` and `undrained`, `run` of what comes after these."""
 
-    cdef int wake(self) except -1:
+    cpdef int wake(self) except -1:
         if self._waiter is not None:
             last, self._waiter = self._waiter, None
             if self._waiters is not None:
@@ -76,6 +76,10 @@ cdef class Call:
                     _resolve(waiter)
             _resolve(last)
         return 0
+
+    def wait(self):
+        """What to wait for until `wake`."""
+        return self.waiter()
 
     cdef object waiter(self):
         """A future that `wake` resolves."""
@@ -98,6 +102,11 @@ cdef class Call:
     def answered(self):
         """Whether the application is done with the connection."""
         return self.is_answered()
+
+    @property
+    def gone(self):
+        """Whether the peer has finished sending, or is lost."""
+        return self._gone
 
     @property
     def told(self):

@@ -17,6 +17,7 @@ cdef class Connection(Port):
     cdef Py_ssize_t _was_unsent
     cdef int _held              # responses that are queued in the engine only
     cdef object _file_error
+    cdef bint _secure           # the client has used TLS
     cdef bint _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int received_frames(self, const char *data, Py_ssize_t size, double now) except -1
@@ -26,6 +27,7 @@ cdef class Connection(Port):
     cdef Call begin_websocket(self, object event, object handshake, double now)
     cdef int take_request(self, Request request, double now) except -1
     cdef HttpCycle begin_request(self, Request request, double now)
+    cdef int adjust(self, Call cycle, str secure) except -1
     cdef int describe(self, Call cycle, object request, long stream, double now) except -1
     cdef int start_cycle(self, Call cycle) except -1
     cdef int refuse_handshake(self, Call cycle) except -1

@@ -11,3 +11,5 @@ class Connection(Transport):
     def __init__(
         self, reactor: Reactor, fd: int, shared: Shared, peername: Any = None, sockname: Any = None
     ) -> None: ...
+    def start(self, ahead: bytes = b"", secure: bool = False) -> None:
+        """The connection was accepted."""

@@ -5,7 +5,7 @@ another way.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from .calls cimport Call, Port, call_of
 from .engine cimport Http1Engine, Request
@@ -54,8 +54,9 @@ cdef class Connection(Port):
         self._engine = shared.make_engine(reactor.clock())
         self.armed = self._write_deadline = NEVER
 
-    def start(self):
-        """The connection was accepted."""
+    def start(self, bytes ahead=b"", bint secure=False):
+        """The connection was accepted. `ahead` is what has come already, `secure` says that the client has used TLS."""
+        self._secure = secure
         shared = self._shared
         service = shared.service
         self.set_marks(shared.write_buffer, shared.write_buffer // 4)
@@ -65,6 +66,11 @@ cdef class Connection(Port):
             self.stop(self.reactor.clock())
         else:
             shared.clock.arm(self, self._engine.deadline)
+        if ahead:
+            try:
+                self.received(PyBytes_AS_STRING(ahead), PyBytes_GET_SIZE(ahead))
+            except Exception as error:
+                self.failed(error)
 
     # --- from the reactor
 
@@ -269,6 +275,8 @@ cdef class Connection(Port):
 
     cdef int open_websocket(self, object handshake, object subprotocol, object headers) except -1:
         cdef double now = self.reactor.clock()
+        if self._shared.front is not None:
+            headers = self._shared.front.switching_fields(self._cycle, headers)
         cdef WebSocketEngine websocket = handshake.accept(subprotocol, headers, now)
         ahead = self._engine.hand_over()
         self.write_out()  # responses to what was asked for before
@@ -333,6 +341,7 @@ cdef class Connection(Port):
         cdef WebSocketCycle cycle = new_websocket_cycle(handshake)
         self.describe(cycle, event, event.stream, now)
         cycle._scope = shared.websocket_scope(event, cycle.request_id, handshake, self._client, self._server)
+        self.adjust(cycle, "wss")
         self._cycle = cycle
         return cycle
 
@@ -350,8 +359,17 @@ cdef class Connection(Port):
         self.describe(cycle, request, request.stream, now)
         cycle._scope = self._shared.http_scope(request, cycle.request_id, self._engine.takes_trailers, self._client, self._server)
         cycle.begin_body(request)
+        self.adjust(cycle, "https")
         self._cycle = cycle
         return cycle
+
+    cdef int adjust(self, Call cycle, str secure) except -1:
+        """Its scope is what the connection itself says: not all of it may be true."""
+        if self._secure:
+            cycle._scope["scheme"] = secure
+        if self._shared.front is not None:
+            self._shared.front(cycle, cycle._scope)
+        return 0
 
     cdef int describe(self, Call cycle, object request, long stream, double now) except -1:
         cycle._port, cycle._engine, cycle.request, cycle.stream = self, self._engine, request, stream

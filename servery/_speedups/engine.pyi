@@ -1,7 +1,7 @@
 """What the compiled module offers: to its callers its engine is the reference, method by method."""
 
+from ..engine import Stamp
 from ..http1.engine import Http1Engine as Http1Engine
-from ..http1.writer import Stamp
 
 class KeptStamp:
     """A stamp that asks another one once a second."""

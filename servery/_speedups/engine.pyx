@@ -310,7 +310,7 @@ cdef object _as_event(Request request):
 
 @cython.final
 cdef class KeptStamp:
-    """A stamp (see `servery.http1.writer.Stamp`) that is asked once a second; the wall clock is compared, not counted."""
+    """A stamp (see `servery.engine.Stamp`) that is asked once a second; the wall clock is compared, not counted."""
 
     def __init__(self, stamp):
         self._stamp = stamp
@@ -369,8 +369,7 @@ cdef class Http1Engine:
 
     def __init__(self, limits, stamp, double now):
         self._limits = limits
-        self._stamp = stamp
-        self._kept_stamp = stamp if type(stamp) is KeptStamp else None
+        self.stamp = stamp
         self._keep_alive_timeout = limits.keep_alive_timeout
         # A limit may be any number; the scanner counts in 32 bits, and leaves longer heads to the reference.
         self._ordinary = max(0, min(limits.request_line, limits.field_size, limits.head_size - 2, MAX_SCANNED))
@@ -389,6 +388,16 @@ cdef class Http1Engine:
         self._slot = -1
         self._keep_alive = self.wants_read = True
         self.deadline = now + <double>limits.first_byte_timeout
+
+    @property
+    def stamp(self):
+        """What the responses from now on carry of the server's own."""
+        return self._stamp
+
+    @stamp.setter
+    def stamp(self, stamp):
+        self._stamp = stamp
+        self._kept_stamp = stamp if type(stamp) is KeptStamp else None
 
     def __dealloc__(self):
         if _BLOCKS is not None and self._own_block() is not None:

@@ -333,7 +333,7 @@ cdef class Listener(Watched):
         """Accept up to `most` connections, all if it is -1."""
         cdef sv_name peer
         cdef int fd
-        while most and self.fd != -1:
+        while most and self.fd != -1 and not (self._paused and most > 0):
             most -= 1
             fd = sv_accept(self.fd, &peer)
             if fd >= 0:
@@ -513,6 +513,18 @@ cdef class Transport(Watched):
         """Who is told from now on."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+    def detach(self):
+        """The descriptor, which is the caller's from now on. Nothing may be queued; the protocol is told nothing more."""
+        cdef int fd = self.fd
+        if fd == -1 or self._queue is not None:
+            raise RuntimeError("this transport is closed, or has something to send")
+        self.closing = True
+        self.reactor.forget(self)
+        if self._socket is not None:
+            self._socket.detach()
+        self._protocol = None
+        return fd
 
     def get_protocol(self):
         """Who is told; None after `connection_lost`."""

@@ -26,7 +26,7 @@ cdef class Caught:
 cdef class Shared:
     # of `Service`
     cdef readonly object service
-    cdef object app, loop, create_future, clock, make_engine
+    cdef object app, loop, create_future, clock, make_engine, front
     cdef set cycles, connections
     cdef bint logs, bounded
     cdef Py_ssize_t write_buffer, body_buffer

@@ -20,12 +20,12 @@ class HttpCycle(Call):
     """The life of one request. The driver feeds it; the application calls `receive` and `send`.
 
     `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the
-    driver that runs `run`.
+    driver that runs `run`, `origin` is who the client is where that is not who the connection is with.
     """
 
     __slots__ = (
         *("_answered", "_gone", "_more_body", "_parts", "_told"),
-        *("_trailers", "buffered", "engine", "request", "request_id", "started"),
+        *("_trailers", "buffered", "engine", "origin", "request", "request_id", "started"),
         *("status", "stream", "task"),
     )
 
@@ -41,6 +41,7 @@ class HttpCycle(Call):
         super().__init__(scope, port)
         self.request = request
         self.request_id = request_id
+        self.origin: tuple[tuple[str, int] | None, str] | None = None
         self.started = now
         self.status = 0
         self.task: Any = None
@@ -84,6 +85,11 @@ class HttpCycle(Call):
     def answered(self) -> bool:
         """Whether the response is complete."""
         return self._answered
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has finished sending, or is lost."""
+        return self._gone
 
     @property
     def told(self) -> bool:

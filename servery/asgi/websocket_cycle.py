@@ -44,7 +44,7 @@ class WebSocketCycle(Call):
 
     __slots__ = (
         *("_connected", "_gone", "_handshake", "_messages", "_phase", "_told"),
-        *("buffered", "close_code", "close_reason", "engine", "request", "request_id"),
+        *("buffered", "close_code", "close_reason", "engine", "origin", "request", "request_id"),
         *("started", "status", "stream", "task", "websocket"),
     )
 
@@ -63,6 +63,7 @@ class WebSocketCycle(Call):
         super().__init__(scope, port)
         self.request = request
         self.request_id = request_id
+        self.origin: tuple[tuple[str, int] | None, str] | None = None
         self.started = now
         self.status = 0
         self.task: Any = None
@@ -117,6 +118,11 @@ class WebSocketCycle(Call):
     def answered(self) -> bool:
         """Whether the application is done with the connection."""
         return self._phase is ENDED
+
+    @property
+    def gone(self) -> bool:
+        """Whether the peer has left."""
+        return self._gone
 
     @property
     def told(self) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
+from ..errors import ConfigError
+from .room import Room
 from .service import error_log
 
 BATCH = 64
@@ -32,6 +34,14 @@ class Acceptor(Protocol):
 
     async def stop(self) -> None:
         """Accept what has already connected (it would be reset otherwise), then no more."""
+        ...
+
+    def hold(self) -> None:
+        """Accept nothing until `release`: there is no room."""
+        ...
+
+    def release(self) -> None:
+        """Go on."""
         ...
 
 
@@ -68,6 +78,11 @@ class Exhaustion:
             self._pause()
             self._timer = self._loop.call_later(PAUSE, self._try_again)
 
+    @property
+    def pausing(self) -> bool:
+        """Whether it is about to try again."""
+        return self._timer is not None
+
     def stop(self) -> None:
         """Do not try again."""
         self._stopped = True
@@ -84,8 +99,14 @@ class TransportAcceptor:
     """Accepts for the transports of the event loop, from `start` until `stop`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Callable[[], asyncio.Protocol]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        room: Room | None = None,
     ) -> None:
+        self._room = room
+        self._held = self._stopped = False
         self._loop = loop
         self._sock = sock
         self._protocol = protocol
@@ -94,10 +115,15 @@ class TransportAcceptor:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept. Raises `ConfigError` if that cannot be held at a limit."""
         try:
             self._resume()
         except NotImplementedError:  # the proactor loop of Windows watches no readiness
+            if self._room is not None:
+                raise ConfigError(
+                    "--limit-connections needs an event loop with add_reader(), and "
+                    f"{type(self._loop).__qualname__} has none: leave it out"
+                ) from None
             self._server = await self._loop.create_server(self._protocol, sock=self._sock)
 
     async def stop(self) -> None:
@@ -105,6 +131,7 @@ class TransportAcceptor:
         if self._server is not None:
             self._server.close()
             return
+        self._stopped = True
         self._exhausted.stop()
         self._pause()
         while self._accept_some():
@@ -112,15 +139,29 @@ class TransportAcceptor:
         while self._opening:
             await asyncio.wait(self._opening)
 
+    def hold(self) -> None:
+        """See `Acceptor`."""
+        self._held = True
+        self._pause()
+
+    def release(self) -> None:
+        """See `Acceptor`."""
+        self._held = False
+        if not self._stopped and not self._exhausted.pausing:
+            self._resume()
+
     def _pause(self) -> None:
         self._loop.remove_reader(self._sock)
 
     def _resume(self) -> None:
-        self._loop.add_reader(self._sock, self._accept_some)
+        if not self._held:
+            self._loop.add_reader(self._sock, self._accept_some)
 
     def _accept_some(self) -> bool:
         """Accept up to `BATCH` connections; whether more may be waiting."""
         for _ in range(BATCH):
+            if self._held and not self._stopped:
+                return False
             try:
                 connection, _ = self._sock.accept()
             except (BlockingIOError, InterruptedError):
@@ -131,6 +172,8 @@ class TransportAcceptor:
                     return False
                 continue  # this one client gave up (ECONNABORTED and its like): the next may not have
             connection.setblocking(False)
+            if self._room is not None:
+                self._room.take()
             task = self._loop.create_task(self._open(connection))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
@@ -142,6 +185,8 @@ class TransportAcceptor:
         except OSError as error:  # reset between accept and now
             error_log.debug("connection lost while it was accepted: %s", error)
             connection.close()
+            if self._room is not None:
+                self._room.give()
 
 
 class Listening(Protocol):
@@ -174,6 +219,7 @@ class ReactorAcceptor:
         self, loop: asyncio.AbstractEventLoop, listen: Callable[[Callable[[int], None]], Listening]
     ) -> None:
         self._exhausted = Exhaustion(loop, self._pause, self._resume)
+        self._held = False
         self._listening = listen(self._exhausted)
 
     async def stop(self) -> None:
@@ -182,8 +228,20 @@ class ReactorAcceptor:
         self._listening.accept_all()
         self._listening.close()
 
+    def hold(self) -> None:
+        """See `Acceptor`."""
+        self._held = True
+        self._pause()
+
+    def release(self) -> None:
+        """See `Acceptor`."""
+        self._held = False
+        if not self._exhausted.pausing:
+            self._resume()
+
     def _pause(self) -> None:
         self._listening.pause()
 
     def _resume(self) -> None:
-        self._listening.resume()
+        if not self._held:
+            self._listening.resume()

@@ -24,19 +24,27 @@ from .service import Cycle, Service, error_log
 from .transports import prepare
 from .writing import WritingHalf
 
+ConnectionNames = tuple[tuple[str, int] | None, tuple[str, int | None] | None, bool]
+"""ASGI's ``client`` and ``server``, and whether the client has used TLS."""
+
 NEWER_VERSION = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
 """What a 426 says besides (RFC 6455 section 4.2.2, RFC 9110 section 15.5.22)."""
 
 
 class AsyncioConnection(WritingHalf):
-    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`."""
+    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`.
+
+    `names` are ASGI's ``client`` and ``server``, and whether the client has used TLS, where a balancer has
+    said so.
+    """
 
     __slots__ = (
         *("_advance_due", "_fin_sent", "_http", "_info", "_paused", "_settling"),
-        *("_fault", "_websocket"),
+        *("_fault", "_names", "_websocket"),
     )
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, names: ConnectionNames | None = None) -> None:
+        self._names = names
         self._http: HttpEngine = service.make_engine(monotonic())
         super().__init__(service, self._http)
         self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
@@ -52,10 +60,15 @@ class AsyncioConnection(WritingHalf):
         self._transport = transport
         service = self._service
         prepare(transport, service.limits.write_buffer)
-        self._info = ConnectionInfo(
+        client, server, tls = self._names or (
             peer_name(transport.get_extra_info("peername")),
             server_name(transport.get_extra_info("sockname")),
-            service.scheme,
+            False,
+        )
+        self._info = ConnectionInfo(
+            client,
+            server,
+            "https" if tls else service.scheme,
             service.root_path,
             service.state,
             service.runs,
@@ -134,6 +147,9 @@ class AsyncioConnection(WritingHalf):
     ) -> None:
         """Accept the handshake: the WebSocket's engine speaks from now on."""
         now = monotonic()
+        front = self._service.front
+        if front is not None:
+            headers = front.switching_fields(cycle, headers)
         websocket = handshake.accept(subprotocol, headers, now)
         ahead = self._http.hand_over()
         self._engine = self._websocket = websocket
@@ -148,7 +164,7 @@ class AsyncioConnection(WritingHalf):
         """The response is queued to its end: log it, and go on with what the peer has sent since."""
         if self._cycle is cycle:
             self._cycle = None
-            if self._service.access is not None:
+            if self._service.observed:
                 self._log(cycle, aborted=self._engine.closing)
             self._advance_due = True
             if not self._settling:  # an eager task answers while its request is being dispatched
@@ -194,19 +210,27 @@ class AsyncioConnection(WritingHalf):
             self._cycle.heard(event)
 
     def _begin(self, request: RequestReceived, now: float) -> HttpCycle | WebSocketCycle:
-        engine, info = self._http, self._info
+        engine, info, front = self._http, self._info, self._service.front
         request_id = self._service.next_request_id()
-        if request.upgrade is not None:
-            try:
-                handshake = self._service.handshakes(request)
-            except RemoteProtocolError as error:
-                self._fault = error.with_traceback(None)
-            else:
-                if handshake is not None:
-                    scope = websocket_scope(request, info, request_id, handshake.subprotocols)
-                    return WebSocketCycle(scope, request, handshake, engine, self, now, request_id)
-        scope = http_scope(request, info, request_id, engine.takes_trailers)
-        return HttpCycle(scope, request, engine, self, now, request_id)
+        cycle: HttpCycle | WebSocketCycle
+        handshake = self._read_handshake(request) if request.upgrade is not None else None
+        if handshake is None:
+            scope = http_scope(request, info, request_id, engine.takes_trailers)
+            cycle = HttpCycle(scope, request, engine, self, now, request_id)
+        else:
+            scope = websocket_scope(request, info, request_id, handshake.subprotocols)
+            cycle = WebSocketCycle(scope, request, handshake, engine, self, now, request_id)
+        if front is not None:
+            front(cycle, scope)
+        return cycle
+
+    def _read_handshake(self, request: RequestReceived) -> WebSocketHandshake | None:
+        """That of a WebSocket, if it is one and in order."""
+        try:
+            return self._service.handshakes(request)
+        except RemoteProtocolError as error:
+            self._fault = error.with_traceback(None)
+            return None
 
     def _start(self, cycle: HttpCycle | WebSocketCycle) -> None:
         """Run the application. What was read behind the head may have failed the request already."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .acceptor import Acceptor, Listening, ReactorAcceptor, TransportAcceptor
-from .asyncio_driver import AsyncioConnection
+from .protocols import protocol_factory
+from .room import Room
 from .service import Service
-from .tls_handshake import Gate, Handshake
 
 Begin = Callable[[int, Any, Any], None]
 """Takes over an accepted descriptor, with what ``getpeername()`` and ``getsockname()`` say of it."""
@@ -23,14 +23,6 @@ Listen = Callable[[socket.socket, Begin, Callable[[int], None]], Listening]
 """Watches a listening socket: each connection goes to the first function, an error number to the second when
 descriptors or memory have run out.
 """
-
-
-def protocol_factory(service: Service) -> Callable[[], asyncio.Protocol]:
-    """Makes the protocols of accepted connections, on whatever transport they are."""
-    if service.tls is None:
-        return lambda: AsyncioConnection(service)
-    gate = Gate(service, lambda: AsyncioConnection(service))
-    return lambda: Handshake(gate)
 
 
 class Io(Protocol):
@@ -54,10 +46,10 @@ class TransportIo:
     async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
         protocol = protocol_factory(service)
-        acceptors = [TransportAcceptor(self._loop, sock, protocol) for sock in socks]
+        acceptors = [TransportAcceptor(self._loop, sock, protocol, service.room) for sock in socks]
         for acceptor in acceptors:
             await acceptor.start()
-        return acceptors
+        return _in_room(acceptors, service)
 
     def close(self) -> None:
         """Nothing is left: transports are the loop's."""
@@ -84,7 +76,9 @@ class ReactorIo:
     async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
         begin = self._beginner(service)
-        return [self._acceptor(sock, begin) for sock in socks]
+        if service.room is not None:
+            begin = _counted(begin, service.room)
+        return _in_room([self._acceptor(sock, begin) for sock in socks], service)
 
     def close(self) -> None:
         """See `Io`."""
@@ -92,3 +86,21 @@ class ReactorIo:
 
     def _acceptor(self, sock: socket.socket, begin: Begin) -> Acceptor:
         return ReactorAcceptor(self._loop, lambda exhausted: self._listen(sock, begin, exhausted))
+
+
+def _in_room(acceptors: Sequence[Acceptor], service: Service) -> Sequence[Acceptor]:
+    """`acceptors`, which hold at the limit on connections."""
+    if service.room is not None:
+        for acceptor in acceptors:
+            service.room.join(acceptor)
+    return acceptors
+
+
+def _counted(begin: Begin, room: Room) -> Begin:
+    """`begin`, for connections that take a place each."""
+
+    def take(fd: int, peer: Any, own: Any) -> None:
+        room.take()
+        begin(fd, peer, own)
+
+    return take

@@ -12,7 +12,8 @@ import ssl
 import time
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..asgi.calls import App
 from ..asgi.websocket_cycle import LOST, WebSocketCycle
@@ -20,7 +21,15 @@ from ..engine import HttpEngine, WebSocketHandshake
 from ..events import RequestReceived
 from ..limits import Limits
 from ..logs import AccessLog, AccessRecord, WebSocketTraffic, escape
+from ..metrics.counting import Metrics
 from .clock import Clock
+from .front import Front
+from .lag import watch_lag
+from .room import Room
+from .slow import SlowRequests
+
+if TYPE_CHECKING:
+    from .preamble import PreambleRules
 
 EngineFactory = Callable[[float], HttpEngine]
 """Makes the engine of a connection accepted at `now`."""
@@ -89,6 +98,13 @@ class Cycle(Protocol):
     status: int
     buffered: int
     task: Any
+    origin: tuple[tuple[str, int] | None, str] | None
+    """(client, scheme) where a proxy has told of them."""
+
+    @property
+    def engine(self) -> Any:
+        """The engine that answers."""
+        ...
 
     @property
     def answered(self) -> bool:
@@ -125,6 +141,21 @@ def numbered(prefix: str) -> tuple[Callable[[], str], Callable[[], int]]:
     return next_id, lambda: count
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a worker does only where the configuration asks for it; else it costs nothing."""
+
+    front: Front | None = None
+    preamble: PreambleRules | None = None
+    room: Room | None = None
+    metrics: Metrics | None = None
+    slow_after: float | None = None
+    """Seconds after which a request counts as slow."""
+
+
+NO_OPTIONS = Options()
+
+
 class Service:
     """The shared part of a worker. Attributes are set once, before the first connection.
 
@@ -133,9 +164,10 @@ class Service:
     """
 
     __slots__ = (
-        *("_corked", "access", "app", "clock", "concurrency", "connections", "context", "count_requests"),
-        *("cycles", "handshakes", "id_prefix", "idle", "limits", "loop", "make_engine", "next_request_id"),
-        *("root_path", "runs", "state", "stopping", "tls"),
+        *("_corked", "access", "app", "clock", "closed", "concurrency", "connections", "context"),
+        *("count_requests", "cycles", "front", "handshakes", "id_prefix", "idle", "limits", "loop"),
+        *("make_engine", "metrics", "next_request_id", "observed", "preamble", "room", "root_path", "runs"),
+        *("slow", "state", "stopping", "tls"),
     )
 
     def __init__(
@@ -147,12 +179,13 @@ class Service:
         handshakes: HandshakeReader,
         loop: asyncio.AbstractEventLoop,
         context: Context,
-        access: AccessLog,
+        access: AccessLog | None,
         root_path: str,
         concurrency: int | None,
         state: dict[str, Any] | None,
         runs: str,
         tls: Certificates | None = None,
+        options: Options = NO_OPTIONS,
     ) -> None:
         self.app = app
         self.limits = limits
@@ -160,7 +193,7 @@ class Service:
         self.handshakes = handshakes
         self.loop = loop
         self.context = context
-        self.access = access if access.enabled else None
+        self.access = access if access is not None and access.enabled else None
         self.root_path = root_path
         self.concurrency = concurrency
         self.state = state
@@ -175,6 +208,21 @@ class Service:
         self.stopping = False
         self.id_prefix = os.urandom(6).hex()
         self.next_request_id, self.count_requests = numbered(self.id_prefix)
+        self._take(options)
+
+    def _take(self, options: Options) -> None:
+        self.closed = 0  # connections that are gone
+        self.front = options.front
+        self.preamble = options.preamble
+        self.room = options.room
+        self.metrics = options.metrics
+        self.slow: SlowRequests | None = None
+        if options.slow_after is not None:
+            self.slow = SlowRequests(options.slow_after, self.cycles, self.clock, time.monotonic())
+        if self.metrics is not None:
+            watch_lag(self, self.metrics.lag)
+        # whether anybody wants to be told of the end of requests
+        self.observed = any(it is not None for it in (self.access, self.front, self.metrics, self.slow))
 
     def beside(self, app: App) -> Service:
         """A service for another application, without TLS and WebSockets, on the same connections, clock and
@@ -201,6 +249,9 @@ class Service:
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone, for whatever reason."""
         self.connections.discard(connection)
+        self.closed += 1
+        if self.room is not None:
+            self.room.give()
         self._check_idle()
 
     def finished(self, cycle: Cycle) -> None:
@@ -248,16 +299,22 @@ class Service:
 
     def log_request(self, cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> None:
         """One access line for a request: a connection calls it when it lets go of the cycle, only then."""
+        if self.metrics is not None:
+            seconds = time.monotonic() - cycle.started
+            self.metrics.request(cycle.request.method, cycle.status, seconds, sent)
+        self._ended(cycle)
         if self.access is not None:
             self.access.log(self._record(cycle, client, sent, aborted))
 
     def log_websocket(self, cycle: WebSocketCycle, client: tuple[str, int] | None) -> None:
         """One access line for a WebSocket, when its connection has ended."""
+        if self.metrics is not None:
+            self.metrics.websocket(cycle.request.method, cycle.status, cycle.close_code)
         if self.access is not None:
             websocket = cycle.websocket
             assert websocket is not None
             record = self._record(cycle, client, websocket.octets_sent, cycle.close_code == LOST)
-            record.scheme = "ws" if self.tls is None else "wss"
+            record.scheme = "wss" if record.scheme == "https" else "ws"
             record.websocket = WebSocketTraffic(
                 close_code=cycle.close_code,
                 messages_received=websocket.messages_received,
@@ -271,6 +328,8 @@ class Service:
         self, client: tuple[str, int] | None, line: tuple[bytes, bytes, bytes] | None, status: int
     ) -> None:
         """One access line for octets that were no request."""
+        if self.metrics is not None and status:
+            self.metrics.rejected(status)
         if self.access is not None:
             method, target, version = line or (b"-", b"-", b"-")
             record = AccessRecord(client, method, target, version, status, 0, 0.0, time.time(), [])
@@ -282,9 +341,19 @@ class Service:
         """``http``, or ``https`` with TLS."""
         return "http" if self.tls is None else "https"
 
+    def _ended(self, cycle: Cycle) -> None:
+        """Tell whoever wants to know that a request is over."""
+        if self.front is not None:
+            self.front.ended(cycle)
+        if self.slow is not None:
+            self.slow.ended(cycle, time.monotonic())
+
     def _record(self, cycle: Cycle, client: tuple[str, int] | None, sent: int, aborted: bool) -> AccessRecord:
         request = cycle.request
         duration = time.monotonic() - cycle.started
+        scheme = self.scheme
+        if cycle.origin is not None:
+            client, scheme = cycle.origin
         return AccessRecord(
             client=client,
             method=request.method,
@@ -297,7 +366,7 @@ class Service:
             headers=request.headers,
             request_id=cycle.request_id,
             aborted=aborted,
-            scheme=self.scheme,
+            scheme=scheme,
         )
 
 
@@ -319,6 +388,10 @@ class _Beside(Service):
         self.root_path = ""
         self.concurrency = None
         self.handshakes = lambda request: None
+
+    def disconnected(self, connection: Connection) -> None:
+        """There is one count of connections."""
+        self._main.disconnected(connection)
 
     @property
     def stopping(self) -> bool:  # type: ignore[override]

@@ -23,7 +23,7 @@ def imf_fixdate(epoch: float) -> str:
 
 
 class DateStamp:
-    """Field lines by what the application has set itself: see `servery.http1.writer.Stamp`.
+    """Field lines by what the application has set itself: see `servery.engine.Stamp`.
 
     `extra` holds the operator's own fields; they are sent with every response.
     """

@@ -14,6 +14,7 @@ from typing import cast
 
 from ..addresses import peer_name
 from ..engine import NEVER
+from .asyncio_driver import ConnectionNames
 from .service import Service, TlsSession, error_log
 from .tls_transport import TlsTransport
 from .transports import prepare
@@ -32,12 +33,15 @@ PLAIN = (
 class Gate:
     """The handshakes in flight of one service: `Limits.tls_handshakes` at most, the oldest gives way.
 
-    `connect` makes the protocol of a connection whose handshake is over.
+    `connect` makes the protocol of a connection whose handshake is over, with the names that a balancer has
+    given.
     """
 
     __slots__ = ("connect", "in_flight", "service")
 
-    def __init__(self, service: Service, connect: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, service: Service, connect: Callable[[ConnectionNames | None], asyncio.Protocol]
+    ) -> None:
         self.service = service
         self.connect = connect
         self.in_flight: dict[Handshake, None] = {}  # in the order in which they came
@@ -58,10 +62,11 @@ class Handshake(asyncio.Protocol):
     `Connection`.
     """
 
-    __slots__ = ("_client", "_first", "_gate", "_over", "_session", "_transport", "armed")
+    __slots__ = ("_client", "_first", "_gate", "_names", "_over", "_session", "_transport", "armed")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, names: ConnectionNames | None = None) -> None:
         self._gate = gate
+        self._names = names
         self._first = b""  # what comes until it is known whom to answer as
         self._session: TlsSession | None = None
         self._transport: asyncio.Transport
@@ -76,7 +81,7 @@ class Handshake(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
         service = self._gate.service
         prepare(self._transport, service.limits.write_buffer)
-        self._client = peer_name(transport.get_extra_info("peername"))
+        self._client = self._names[0] if self._names else peer_name(transport.get_extra_info("peername"))
         service.connected(self)
         if service.stopping:
             self.stop(monotonic())
@@ -182,11 +187,11 @@ class Handshake(asyncio.Protocol):
         self._over = True
         gate.leave(self)
         service.clock.disarm(self)
-        connection = gate.connect()
+        connection = gate.connect(self._names)
         transport = TlsTransport(self._transport, session, connection)
         self._transport.set_protocol(transport)
         connection.connection_made(transport)
-        service.disconnected(self)
+        service.connections.discard(self)  # it has become the other one
         transport.data_received(b"")  # a first request may have come already
 
     def _refuse_plain(self, data: bytes) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..engine import NEVER
+from ..engine import NEVER, Stamp
 from ..errors import RemoteProtocolError
 from ..events import BodyReceived, ConnectionFailed, Event, PeerClosed, RequestReceived
 from ..limits import Limits
 from .body import ChunkedDecoder
 from .parser import CHUNKED, HeadParser
 from .responding import DONE, NONE, STARTED, ResponseHalf
-from .writer import Stamp, text_response
+from .writer import text_response
 
 
 class Reading(Enum):
@@ -297,7 +297,7 @@ class Http1Engine(ResponseHalf):
         return [ConnectionFailed(error, self.stream, None, replied)]
 
     def _reply(self, error: RemoteProtocolError) -> None:
-        head, body = text_response(error.status, error.reason, self._stamp, b"connection: close\r\n")
+        head, body = text_response(error.status, error.reason, self.stamp, b"connection: close\r\n")
         line = self._head.line
         if line is not None and line[0] == b"HEAD":
             self._out.append(head)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ..engine import RawHeaders
+from ..engine import RawHeaders, Stamp
 from ..errors import LocalProtocolError
 from .writer import (
     CONTINUE,
@@ -20,7 +20,6 @@ from .writer import (
     STATUS_LINES,
     WANTS_CLOSE,
     Fields,
-    Stamp,
     chunk_head,
     encode_fields,
     text_response,
@@ -61,12 +60,12 @@ class ResponseHalf:
     __slots__ = (
         *("_fields", "_framing", "_owed", "_reserved", "_status", "_streaming"),
         *("_continue_due", "_drain_size", "_is_head", "_keep_alive", "_left", "_minor", "_out"),
-        *("_responding", "_stamp", "_trailers", "_trailers_due"),
-        *("closing", "content_sent", "reset", "stream", "takes_trailers"),
+        *("_responding", "_trailers", "_trailers_due"),
+        *("closing", "content_sent", "reset", "stamp", "stream", "takes_trailers"),
     )
 
     def __init__(self, stamp: Stamp, drain_size: int) -> None:
-        self._stamp = stamp
+        self.stamp = stamp
         self._drain_size = drain_size
         self._left = 0  # octets of the request body that are known to come still
         self._out: list[bytes] = []
@@ -207,7 +206,7 @@ class ResponseHalf:
         """Queue a short text response of the server's own. `extra` is whole field lines."""
         self._check_stream(stream, NONE, STARTED)
         self._keep_alive = self._persists()
-        head, body = text_response(status, text, self._stamp, extra + self._connection_line())
+        head, body = text_response(status, text, self.stamp, extra + self._connection_line())
         self._responding = DONE
         if self._is_head:
             self._out.append(head)
@@ -286,7 +285,7 @@ class ResponseHalf:
                 block,
                 framing_line,
                 b"" if self._keep_alive and self._minor else self._connection_line(),
-                self._stamp(flags & 3),
+                self.stamp(flags & 3),
                 b"\r\n",
             )
         )

@@ -7,10 +7,9 @@ the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ..engine import RawHeaders
+from ..engine import RawHeaders, Stamp
 from ..errors import LocalProtocolError
 from ..grammar import TOKEN, has_control, list_members
 
@@ -20,10 +19,6 @@ LAST_CHUNK = b"0\r\n\r\n"
 HAS_DATE = 1
 HAS_SERVER = 2
 WANTS_CLOSE = 4
-
-Stamp = Callable[[int], bytes]
-"""Gives the server's own field lines (Date, Server, extra ones); the argument says which the application
-has set itself: `HAS_DATE`, `HAS_SERVER` or both. A function, since an engine reads no clock."""
 
 _PHRASES = {
     100: "Continue",

@@ -1,0 +1,50 @@
+"""What makes the protocols of accepted connections, on whatever transport they are: what stands before what.
+
+A preamble, if balancers send one, then a TLS handshake, if there is TLS, then the connection proper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .asyncio_driver import AsyncioConnection, ConnectionNames
+from .preamble import GoOn, PreambleConnection
+from .service import Service
+from .tls_handshake import Gate, Handshake
+
+
+def protocol_factory(service: Service, on: GoOn | None = None) -> Callable[[], asyncio.Protocol]:
+    """A function that makes the protocol of a connection for `service`.
+
+    `on` is what comes behind a preamble, if that is not a connection of the reference.
+    """
+    make = _behind_preamble(service)
+    if service.preamble is None:
+        return lambda: make(None)
+    rules, go_on = service.preamble, on or _go_on(make)
+    return lambda: PreambleConnection(service, rules, go_on)
+
+
+Make = Callable[[ConnectionNames | None], asyncio.Protocol]
+"""Makes the protocol of a connection, with the names that a balancer has given."""
+
+
+def _behind_preamble(service: Service) -> Make:
+    if service.tls is None:
+        return lambda names: AsyncioConnection(service, names)
+    gate = Gate(service, lambda names: AsyncioConnection(service, names))
+    return lambda names: Handshake(gate, names)
+
+
+def _go_on(make: Make) -> GoOn:
+    """Another protocol takes the transport over."""
+
+    def begin(transport: asyncio.Transport, names: ConnectionNames | None, ahead: bytes) -> None:
+        protocol = make(names)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if ahead:
+            protocol.data_received(ahead)
+
+    return begin
