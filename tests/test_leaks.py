@@ -344,3 +344,37 @@ def test_the_harness_would_notice_a_leak(serve, no_collector):
         sock.sendall(GET % b"")
         read_response(sock)
     assert len(watched.alive) == 1
+
+
+class Keeper:
+    """Keeps the exception that `send` raises, and with it the frames that hold `receive` and `send`."""
+
+    def __init__(self):
+        self.error = None
+        self.failed = threading.Event()
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            await ok(scope, receive, send)
+            return
+        try:
+            await start(send)
+            while True:
+                await body(send, b"x" * 65536, True)
+        except OSError as error:
+            self.error = error
+            self.failed.set()
+
+
+def test_the_collector_frees_a_server_whose_application_keeps_exceptions(serve):
+    app = Keeper()
+    gone = weakref.ref(app)
+    with serve(app) as server:
+        with server.connect() as sock:
+            sock.sendall(GET % b"")
+            sock.recv(1024)
+            reset(sock)
+        assert app.failed.wait(10)
+    del app, server, sock
+    gc.collect()
+    assert gone() is None
