@@ -8,7 +8,7 @@ import os
 import threading
 
 import pytest
-from h2_peer import GET, POST, connect, raw
+from h2_peer import GET, POST, Peer, connect, raw
 from harness import WAIT, eventually, read_response, reset
 from holdings import objects
 from sample_apps import Gone, body, ok, read_body, respond, start
@@ -66,7 +66,7 @@ def test_a_listener_without_h2c_knows_only_http1(serve):
 
 def test_the_preface_may_come_in_pieces_and_late(serve):
     with serve(ok, h2c=True) as server, server.connect() as sock:
-        from h2_peer import PREFACE, Peer
+        from h2_peer import PREFACE
 
         sock.sendall(PREFACE[:1])
         sock.sendall(PREFACE[1:20])
@@ -548,3 +548,31 @@ def test_nothing_of_a_connection_stays(serve, no_collector):
         eventually(
             lambda: not server.call(lambda: server.errors.records.clear() or objects(*INSIDE)), "all is gone"
         )
+
+
+def test_names_of_requests_do_not_mix(serve):
+    """Each response carries the id of its own request, in whatever order they are answered."""
+    gate = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/first":
+            await gate.wait()
+        await respond(send, scope["extensions"]["servery"]["request_id"].encode())
+
+    settings = {"request_id_header": "x-request-id", "request_id_reply": True}
+    with serve(app, h2c=True, **settings) as server, connect(server) as peer:
+        peer.headers(1, [*GET[:2], (":path", "/first"), GET[3]])
+        other = peer.get(3)
+        server.call(gate.set)
+        for got in (other, peer.response(1)):
+            assert got.fields["x-request-id"] == got.content.decode()
+        assert other.content != peer.responses[1].content
+
+
+def test_a_balancer_introduces_its_clients(serve):
+    with serve(describe, h2c=True, proxy_protocol="v1", trusted_proxy=("127.0.0.1",)) as server:
+        sock = server.connect()
+        sock.sendall(b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n")
+        with Peer(sock) as peer:
+            scope = ast.literal_eval(peer.get(1).content.decode())
+        assert (scope["client"], scope["server"]) == (("192.0.2.1", 1000), ("192.0.2.2", 2000))
