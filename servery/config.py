@@ -31,7 +31,7 @@ from .settings import (
 )
 
 GROUPS = (
-    *("Application", "Listen", "TLS", "HTTP/2", "Proxies", "Engine", "Workers", "Process"),
+    *("Application", "Listen", "TLS", "Proxies", "HTTP/2", "Engine", "Workers", "Process"),
     *("Limits", "Time-outs", "WebSockets", "Logs", "Operations", "Reload", "Other"),
 )
 
