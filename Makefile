@@ -1,6 +1,6 @@
 # One word each. Everything is installed into .venv; nothing else on the machine is touched, except that
 # `make test` as root on Debian or Ubuntu installs the packages that are missing (python3-venv, a C compiler, the headers
-# of Python, chromium).
+# of Python, chromium, curl, nghttp2-client).
 #
 #   make serve                      run the demo application and print its URL; with the compiled core if that could be built
 #   make serve ARGS="--port 9000"   the same with flags (any of `servery --help`)
@@ -54,14 +54,14 @@ WHY := from servery.selection import build_facts; why = build_facts()["native_mi
 export PIP_ROOT_USER_ACTION := ignore
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: serve test lint format judges conformance fuzz sanitize leaks soak bench study dist wheels clean chromium compiler
+.PHONY: serve test lint format judges conformance fuzz sanitize leaks soak bench study dist wheels clean chromium clients compiler
 
 # The parser goes in by the environment, so that a flag in ARGS wins.
 serve: .venv/.checkout
 	@$(BIN)/python -c '$(WHY)' && parser=native || parser=python; \
 	SERVERY_PARSER=$${SERVERY_PARSER:-$$parser} exec $(BIN)/python -m servery servery.demo:app $(ARGS)
 
-test: .venv/.test chromium
+test: .venv/.test chromium clients
 ifeq ($(strip $(ARGS)),)
 	$(BIN)/coverage erase
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=
@@ -90,7 +90,7 @@ conformance: .venv/.native
 fuzz: .venv/.fuzz
 	$(BIN)/python tests/fuzz/run.py $(ARGS)
 
-sanitize: .venv/.made compiler chromium
+sanitize: .venv/.made compiler chromium clients
 	$(BIN)/python tests/sanitize/suite.py $(ARGS)
 
 leaks: .venv/.made compiler
@@ -120,9 +120,12 @@ clean:
 	rm -f servery/_speedups/*.so servery/_speedups/*.pyd $(TRACED) servery/_speedups/build.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Without a browser the rest of the suite still runs; the browser's tests then say what they miss.
+# Without these the rest of the suite still runs; the tests that drive them then say what they miss.
 chromium:
 	@command -v chromium >/dev/null || .ci/apt chromium || true
+
+clients:
+	@{ command -v curl && command -v h2load; } >/dev/null || .ci/apt curl nghttp2-client || true
 
 # A C compiler, and the headers of the Python in .venv. Those of Debian's own Python are in python3-dev.
 compiler: .venv/.made

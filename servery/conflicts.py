@@ -39,6 +39,7 @@ def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict
         *(
             _listen_conflicts,
             _tls_conflicts,
+            _http2_conflicts,
             _proxy_conflicts,
             _limit_conflicts,
             _websocket_conflicts,
@@ -84,6 +85,19 @@ def _tls_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterato
     if "tls_redirect_port" in given and not values["tls_redirect"]:
         text = "tls_redirect_port does nothing without tls_redirect: add that, or drop tls_redirect_port"
         yield Conflict(("tls_redirect_port",), text)
+
+
+def _http2_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:
+    tls = values["tls_cert"] or values["tls_self_signed"]
+    if values["http2"] and not tls:
+        text = "http2 is agreed on within TLS, and there is none: add tls_cert, or use h2c instead"
+        yield Conflict(("http2",), text)
+    if values["h2c"] and tls:
+        text = "h2c is HTTP/2 without TLS, and all listeners have TLS: use http2 instead"
+        yield Conflict(("h2c",), text)
+    if (values["http2"] or values["h2c"]) and values["parser"] == "native":
+        text = "HTTP/2 needs parser python in this version: use that, or drop http2 and h2c"
+        yield Conflict(("http2" if values["http2"] else "h2c", "parser"), text)
 
 
 def _proxy_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:

@@ -49,26 +49,10 @@ class Engine(Protocol):
         ...
 
 
-class HttpEngine(Engine, Protocol):
-    """An engine that speaks HTTP. Wrong use by the application raises `LocalProtocolError`."""
-
-    content_sent: int
-    """Octets of content queued so far for the response in progress."""
-    takes_trailers: bool
-    """Whether the peer of the request in progress wants trailer fields."""
-    stamp: Stamp
-    """What the responses from now on carry of the server's own."""
-
-    def advance(self, now: float) -> list[Event]:
-        """Go on after a response was completed: the next pipelined request, or the idle deadline."""
-        ...
-
-    def stop(self, now: float, patient: bool = False) -> None:
-        """Answer what is in progress, with ``Connection: close``; close at once if nothing is.
-
-        A `patient` stop gives an idle peer a moment: its next request may be on its way.
-        """
-        ...
+class Answering(Protocol):
+    """What a cycle asks of an engine that speaks HTTP. Wrong use by the application raises
+    `LocalProtocolError`.
+    """
 
     def continue_body(self, stream: int) -> None:
         """The application waits for the body: queue 100 (Continue) if the peer waits for it."""
@@ -108,14 +92,6 @@ class HttpEngine(Engine, Protocol):
         """Queue a short text response of the server's own. `extra` is whole field lines."""
         ...
 
-    def hand_over(self) -> bytes:
-        """The connection speaks another protocol from now on: returns the octets that were read ahead."""
-        ...
-
-    def body_paused(self, paused: bool, now: float) -> None:
-        """The driver stopped, or resumed, reading because the application does not take the body."""
-        ...
-
     def abandon(self, stream: int) -> None:
         """The application gave up because the peer left: close, with no answer if none was begun."""
         ...
@@ -125,6 +101,96 @@ class HttpEngine(Engine, Protocol):
 
         Returns the status that the peer sees.
         """
+        ...
+
+
+class HttpEngine(Engine, Answering, Protocol):
+    """An engine that speaks HTTP/1: one request after the other."""
+
+    content_sent: int
+    """Octets of content queued so far for the response in progress."""
+    takes_trailers: bool
+    """Whether the peer of the request in progress wants trailer fields."""
+    stamp: Stamp
+    """What the responses from now on carry of the server's own."""
+
+    def advance(self, now: float) -> list[Event]:
+        """Go on after a response was completed: the next pipelined request, or the idle deadline."""
+        ...
+
+    def stop(self, now: float, patient: bool = False) -> None:
+        """Answer what is in progress, with ``Connection: close``; close at once if nothing is.
+
+        A `patient` stop gives an idle peer a moment: its next request may be on its way.
+        """
+        ...
+
+    def hand_over(self) -> bytes:
+        """The connection speaks another protocol from now on: returns the octets that were read ahead."""
+        ...
+
+    def body_paused(self, paused: bool, now: float) -> None:
+        """The driver stopped, or resumed, reading because the application does not take the body."""
+        ...
+
+
+class StreamsEngine(Engine, Answering, Protocol):
+    """An engine that speaks HTTP/2: many requests at a time, each with flow control of its own.
+
+    The octets behind `take_output` are made by `pump`, so that what is urgent can still go first.
+    """
+
+    stamp: Stamp
+    """What the responses carry of the server's own, but for those with a stamp of their own."""
+    held: bool
+    """True while the transport takes no more: `pump` then makes no content."""
+
+    def pump(self, now: float) -> bool:
+        """Make frames of what waits, as far as flow control and `held` allow, a bounded number of them;
+        whether there could be more.
+        """
+        ...
+
+    def waiting(self, stream: int) -> int:
+        """Octets of content that wait for the peer's window, or for `pump`."""
+        ...
+
+    def content_sent(self, stream: int) -> int:
+        """Octets of content queued so far for this response."""
+        ...
+
+    def takes_trailers(self, stream: int) -> bool:
+        """Whether the peer wants trailer fields."""
+        ...
+
+    def adopt_stamp(self, stream: int) -> None:
+        """What `stamp` was set to is of this response alone: others carry what they did before."""
+        ...
+
+    def consumed(self, stream: int, size: int, now: float) -> None:
+        """The application took `size` octets of the body: the peer may send as many again."""
+        ...
+
+    def send_reserved(self, stream: int, data: bytes) -> None:
+        """Queue octets that `reserve_body` has announced."""
+        ...
+
+    def open_tunnel(self, stream: int, headers: RawHeaders) -> None:
+        """Accept an extended CONNECT: from now on content goes both ways, unframed (RFC 8441 section 5)."""
+        ...
+
+    def released(self, stream: int, now: float) -> None:
+        """The application call is over, whatever became of the response."""
+        ...
+
+    def stop(self, now: float, patient: bool = False) -> None:
+        """Announce the end (GOAWAY), answer what is in progress, then close; at once if nothing is, unless
+        the stop is `patient`.
+        """
+        ...
+
+    def forget(self) -> None:
+        """The connection is gone. Only `released`, `consumed` and `waiting` may be called after this."""
         ...
 
 
@@ -190,6 +256,14 @@ class WebSocketHandshake(Protocol):
         """
         ...
 
+    def agree(
+        self, subprotocol: str | None, headers: RawHeaders, now: float
+    ) -> tuple[WebSocketEngine, RawHeaders]:
+        """The same over HTTP/2 (RFC 8441 section 5): the engine with nothing queued, and the fields of the
+        200 response.
+        """
+        ...
+
 
 class Wakeup(Protocol):
     """What a cycle waits on. One wake-up serves any number of waiters."""
@@ -220,8 +294,10 @@ class Port(Protocol):
     `cycle` arguments are the calling cycle (`servery.asgi.http_cycle.HttpCycle`).
     """
 
-    writable: bool
-    """False while more than the high-water mark waits for the peer."""
+    @property
+    def writable(self) -> bool:
+        """False while more than the high-water mark waits for the peer."""
+        ...
 
     def wakeup(self) -> Wakeup:
         """A fresh wake-up of this driver's kind."""

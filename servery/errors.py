@@ -9,7 +9,8 @@ ServeryError
 │   ├── CertificateError        the files for TLS cannot be used
 │   └── LifespanError           the application refused to start
 ├── RemoteProtocolError         the peer broke the protocol; carries the status of the refusal
-│   └── LimitExceeded           the peer went over one of `limits.Limits`
+│   ├── LimitExceeded           the peer went over one of `limits.Limits`
+│   └── Http2Error              the peer broke the rules of HTTP/2; carries their error code
 ├── LocalProtocolError          the application sent a wrong ASGI message
 └── ClientDisconnected          (also an OSError) the application sent to a peer that is gone
 """
@@ -70,6 +71,20 @@ class RemoteProtocolError(ServeryError):
 
 class LimitExceeded(RemoteProtocolError):
     """The peer went over one of the limits of `servery.limits.Limits`."""
+
+
+class Http2Error(RemoteProtocolError):
+    """The peer broke the rules of HTTP/2, or floods the connection.
+
+    `code` is that of RFC 9113 section 7. `status` is what a request that is at fault would be answered with.
+    """
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(400, reason)
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"HTTP/2 error {self.code}: {self.reason}"
 
 
 class LocalProtocolError(ServeryError):

@@ -23,6 +23,9 @@ class RequestReceived:
     absolute form, where it replaces Host. `complete` says that no body follows. `expects_continue`
     says that the peer waits for a 100 (RFC 9110 section 10.1.1). `upgrade` is the Upgrade field's value when
     the Connection field names it, else ``None``.
+
+    In HTTP/2 streams are numbered by the peer, `target` is ``:path``, `authority` is ``:authority`` where
+    that is there, and `upgrade` is the ``:protocol`` of an extended CONNECT (RFC 8441).
     """
 
     stream: int
@@ -73,6 +76,20 @@ class ConnectionFailed:
 
 
 @dataclass(slots=True)
+class StreamFailed:
+    """Request `stream` of several on a connection is over before its end; the others go on (HTTP/2).
+
+    `error` is the peer's fault or ``None`` if it has reset the stream; `request_line` and `replied` are as in
+    `ConnectionFailed`. There may have been no `RequestReceived` for it.
+    """
+
+    error: RemoteProtocolError | None
+    stream: int
+    request_line: tuple[bytes, bytes, bytes] | None
+    replied: int
+
+
+@dataclass(slots=True)
 class MessageReceived:
     """A whole message of a WebSocket: `str` if it is text, `bytes` if it is binary."""
 
@@ -115,6 +132,7 @@ Event = (
     | BodyReceived
     | PeerClosed
     | ConnectionFailed
+    | StreamFailed
     | MessageReceived
     | PongReceived
     | WebSocketClosed

@@ -20,6 +20,9 @@ TOKEN = re.compile(rb"[%b]++" % TCHAR)
 CONTROLS = bytes(range(32)).replace(b"\t", b"") + b"\x7f"
 """Octets that stand nowhere in a head, CR and LF as its line ends apart."""
 
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client of HTTP/2 begins with (RFC 9113 section 3.4), and no request of HTTP/1 does."""
+
 REQUEST_LINE = re.compile(rb"([%b]++) ([\x21\x22\x24-\x7e]++) HTTP/([0-9])\.([0-9])" % TCHAR)
 """RFC 9112 section 3, one SP each: method, target, major, minor. A target is visible ASCII without
 ``#``: browsers send characters outside RFC 3986 such as ``|`` and ``{``, never a fragment."""

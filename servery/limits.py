@@ -75,6 +75,24 @@ class Limits:
     proxy_protocol_timeout: float = 5.0
     """From accept to the end of the preamble: a balancer sends it first, in one packet; close."""
 
+    # --- HTTP/2 ----------------------------------------------------------------------------------------
+    h2_streams: int = 100
+    """Requests of one connection at a time, answered ones whose application still runs among them: the least
+    that RFC 9113 section 6.5.2 recommends. One more is refused, and may be sent again: REFUSED_STREAM."""
+    h2_connection_window: int = 1_048_576
+    """Octets that all request bodies of a connection may be ahead of us on the network: a fast upload from
+    the other side of an ocean. What waits for an application is bounded by `body_buffer` for each request."""
+    h2_continuations: int = 16
+    """CONTINUATION frames of one head: a head of `head_size` octets needs four; ENHANCE_YOUR_CALM."""
+    h2_resets: int = 200
+    """Streams that the peer resets, or by its faults makes us reset, within `h2_interval`: a browser that
+    leaves a page with all of its images, twice; ENHANCE_YOUR_CALM."""
+    h2_control_frames: int = 1000
+    """Frames without content (PING, SETTINGS, WINDOW_UPDATE, empty DATA and others) within `h2_interval`,
+    besides eight for each request and each DATA frame with content, either way; ENHANCE_YOUR_CALM."""
+    h2_interval: float = 10.0
+    """The time for which `h2_resets` and `h2_control_frames` count: what is unused comes back evenly."""
+
     # --- WebSockets ------------------------------------------------------------------------------------
     ws_max_size: int | None = 16_777_216
     """Octets of one message, assembled and inflated: what most servers allow, so that applications can move

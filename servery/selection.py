@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from .config import Config
-    from .drivers.asyncio_driver import ConnectionNames
+    from .drivers.contracts import EngineFactory, HandshakeReader, StreamsFactory
     from .drivers.io import Begin, Io
-    from .drivers.service import EngineFactory, HandshakeReader, Service
+    from .drivers.names import ConnectionNames
+    from .drivers.service import Service
     from .engine import Stamp
     from .limits import Limits
 
@@ -53,11 +54,12 @@ MODULES: dict[tuple[str, str], tuple[str, ...]] = {
 class Selection:
     """What runs: the values of the axes, resolved, and how to make the parts."""
 
-    def __init__(self, parser: str, io: str, loop: str, tls: bool) -> None:
+    def __init__(self, parser: str, io: str, loop: str, tls: bool, http2: bool) -> None:
         self.parser = parser
         self.io = io
         self.loop = loop
         self.tls = tls
+        self.http2 = http2
 
     def engine_factory(self, limits: Limits, stamp: Stamp) -> EngineFactory:
         """A function that makes the engine of a new connection."""
@@ -70,6 +72,16 @@ class Selection:
         from .http1.engine import Http1Engine
 
         return lambda now: Http1Engine(limits, stamp, now)
+
+    def http2_factory(self, config: Config, stamp: Stamp) -> StreamsFactory | None:
+        """A function that makes the engine of a new connection of HTTP/2; ``None`` if nobody speaks it."""
+        if not config.uses_http2:
+            return None
+        from .http2.engine import Http2Engine
+        from .http2.library import load
+
+        library, limits = load(), config.limits
+        return lambda now: Http2Engine(library, limits, stamp, now)
 
     def handshake_reader(self, config: Config, stamp: Stamp) -> HandshakeReader:
         """A function that reads the handshakes of WebSockets, and makes their engines."""
@@ -154,6 +166,11 @@ class Selection:
 
         return asyncio.new_event_loop
 
+    @property
+    def versions(self) -> str:
+        """The versions of HTTP, for the start-up line."""
+        return "1.1,2" if self.http2 else "1.1"
+
     def __str__(self) -> str:
         """What the server says of itself, to applications and in its start-up line."""
         return f"parser={self.parser} io={self.io} loop={self.loop}{' tls=ssl' if self.tls else ''}"
@@ -176,7 +193,22 @@ def select(config: Config) -> Selection:
             "--loop uvloop needs the package uvloop, which is not installed: "
             "install it with `python -m pip install uvloop`, or use --loop asyncio"
         )
-    return Selection(config.parser, io, config.loop, config.uses_tls)
+    if config.uses_http2:
+        _check_http2(config)
+    return Selection(config.parser, io, config.loop, config.uses_tls, config.uses_http2)
+
+
+def _check_http2(config: Config) -> None:
+    from .http2.library import load
+
+    try:
+        load()
+    except ImportError as error:
+        flag = "--http2" if config.http2 else "--h2c"
+        raise ConfigError(
+            f"{flag} needs the package h2, which cannot be imported ({error}): install it with "
+            f"`python -m pip install 'h2>=4.2'`, or servery with the extra http2; or drop {flag}"
+        ) from error
 
 
 def build_facts() -> dict[str, Any]:
@@ -200,6 +232,7 @@ def build_facts() -> dict[str, Any]:
         "native": native,
         "native_missing": missing,
         "uvloop": _version_of("uvloop"),
+        "h2": _version_of("h2"),
         "watchfiles": _version_of("watchfiles"),
     }
 

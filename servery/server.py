@@ -46,7 +46,7 @@ STOP_SIGNALS = tuple(
 def start_line(config: Config, selection: Selection, workers: int, bound: Bound) -> str:
     """What runs, and where it is reached."""
     where = described(config.scheme, *bound)
-    return f"servery {__version__} · {selection} http=1.1 workers={workers} · {where}"
+    return f"servery {__version__} · {selection} http={selection.versions} workers={workers} · {where}"
 
 
 class Companion(Protocol):

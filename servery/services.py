@@ -11,10 +11,11 @@ from . import logs
 from .apps import LoadedApp
 from .config import Config
 from .drivers.admission import Admission
+from .drivers.contracts import Certificates
 from .drivers.front import Front, RequestIds
 from .drivers.preamble import PreambleRules
 from .drivers.room import Room
-from .drivers.service import Certificates, Options, Service
+from .drivers.service import Options, Service
 from .drivers.stamp import DateStamp
 from .metrics.counting import Metrics
 from .proxies.rewriting import ScopeRewriter
@@ -58,6 +59,8 @@ def make_service(
             preamble=_preamble(config),
             room=Room(config.limit_connections) if config.limit_connections is not None else None,
             metrics=metrics,
+            make_http2=selection.http2_factory(config, stamp),
+            h2c=config.h2c,
             slow_after=config.slow_request_log,
         ),
     )

@@ -76,7 +76,7 @@ def test_flags_in_the_documents_exist(page: Path) -> None:
     """Those written as code, and those in commands that run servery."""
     text = page.read_text("utf-8")
     code = re.findall(r"`[^`\n]+`", text) + re.findall(r"^.*\bservery \S+:\S+ .*$", text, re.MULTILINE)
-    found = {flag for part in code for flag in re.findall(r"(?<![\w-])--([a-z][a-z-]+)", part)}
+    found = {flag for part in code for flag in re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", part)}
     actions = {"config", "print_config", "check_config", "version", "verbose", "help"}
     known = SETTINGS.keys() | {f"no_{name}" for name in SETTINGS} | actions | OTHERS
     if page.name == "benchmarks.md":

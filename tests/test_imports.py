@@ -56,16 +56,18 @@ ALLOWED: dict[str, frozenset[str]] = {
     "tls": frozenset({"config", "rules"}) | LEAVES,
     "listening": frozenset({"config", "drivers", "sockets", "tls"}) | LEAVES,
     "stopping": frozenset({"drivers", "sockets"}) | LEAVES,
-    "selection": frozenset({"http1", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
+    "selection": frozenset({"http1", "http2", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
     "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs", "proxies", "metrics", "leaving"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,
+    "http2": LEAVES,
     "websocket": LEAVES,
     "settings": LEAVES,
     "rules": LEAVES,
     "conflicts": frozenset({"rules"}) | LEAVES,
-    "config": frozenset({"settings", "rules", "conflicts"}) | LEAVES,
+    "config": frozenset({"settings", "rows", "rules", "conflicts"}) | LEAVES,
+    "rows": frozenset({"settings"}) | LEAVES,
     "sources": frozenset({"config", "settings", "rules", "conflicts"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
     "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
@@ -82,7 +84,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 ACCESS_LOG = frozenset({"AccessLog", "AccessRecord", "WebSocketTraffic", "escape"})
 """What of `logs` a driver may know: enough to say what it served, not how logging is set up."""
 
-SANS_IO = LEAVES | {"http1", "websocket"}
+SANS_IO = LEAVES | {"http1", "http2", "websocket"}
 NO_IO = frozenset({"asyncio", "trio", "socket", "ssl", "threading", "logging", "os", "time", "select"})
 """Bytes in, events out, time as an argument: what waits, reads a clock or owns a socket is not for these."""
 
@@ -94,6 +96,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "server": frozenset({"uvloop"}),
     "supervisor": frozenset({"watchfiles", "setproctitle"}),
     "tls": frozenset({"cryptography"}),
+    "http2": frozenset({"h2", "hpack"}),
 }
 """Optional packages, and who may import them, inside a function only: a bare install has none of them."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..addresses import parse_bind, peer_name, server_name
 from ..asgi.scope import ConnectionInfo, http_scope
 from ..config import Config
-from ..drivers.service import EngineFactory
+from ..drivers.contracts import EngineFactory
 from ..drivers.stamp import DateStamp
 from ..engine import HttpEngine, Message
 from ..events import Event, RequestReceived

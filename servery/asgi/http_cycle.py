@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import HttpEngine, Message, Port, Scope
+from ..engine import Answering, Message, Port, Scope
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
 from .calls import App, Call, entered
 from .messages import as_bytes, is_disconnect, send_other
+
+SMALL = 1024
+"""Parts of a body that wait are joined up to here: a peer may send them an octet at a time."""
 
 
 class HttpCycle(Call):
@@ -33,7 +36,7 @@ class HttpCycle(Call):
         self,
         scope: Scope,
         request: RequestReceived,
-        engine: HttpEngine,
+        engine: Answering,
         port: Port,
         now: float,
         request_id: str,
@@ -61,10 +64,13 @@ class HttpCycle(Call):
         """More of the request body; `buffered` says how many octets the application has not taken."""
         if self._answered:
             return
-        if self._parts is None:
+        parts = self._parts
+        if parts is None:
             self._parts = [data]
+        elif len(parts[-1]) < SMALL:
+            parts[-1] += data
         else:
-            self._parts.append(data)
+            parts.append(data)
         self.buffered += len(data)
         if not more:
             self._more_body = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ..engine import HttpEngine, Message, Port
+from ..engine import Answering, Message, Port
 from ..errors import ClientDisconnected, LocalProtocolError
 
 
@@ -17,7 +17,7 @@ class Sender(Protocol):
     """A cycle: see `servery.asgi.http_cycle.HttpCycle`."""
 
     @property
-    def engine(self) -> HttpEngine:
+    def engine(self) -> Answering:
         """The engine that the response goes to."""
         ...
 

@@ -111,7 +111,7 @@ def _describe(scope: Scope, request: RequestReceived, info: ConnectionInfo) -> N
         raw_path = info.root_path.encode() + raw_path
     scope["asgi"] = {"version": "3.0", "spec_version": SPEC_VERSION}
     if request.version != b"1.1":
-        scope["http_version"] = "1.0"
+        scope["http_version"] = request.version.decode()
     scope["path"] = path
     scope["raw_path"] = raw_path
     scope["query_string"] = request.query

@@ -11,7 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
-from ..engine import HttpEngine, Message, Scope, WebSocketEngine, WebSocketHandshake, WebSocketPort
+from ..engine import Answering, Message, Scope, WebSocketEngine, WebSocketHandshake, WebSocketPort
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Event, MessageReceived, PongReceived, RequestReceived, WebSocketClosed, WebSocketFailed
 from .calls import App, Call, entered
@@ -55,7 +55,7 @@ class WebSocketCycle(Call):
         scope: Scope,
         request: RequestReceived,
         handshake: WebSocketHandshake,
-        engine: HttpEngine,
+        engine: Answering,
         port: WebSocketPort,
         now: float,
         request_id: str,
@@ -247,7 +247,7 @@ class WebSocketCycle(Call):
     def opened(self, websocket: WebSocketEngine) -> None:
         """The port has opened the WebSocket; its first events come after this."""
         self.websocket = websocket
-        self.status = 101
+        self.status = 200 if self.request.version == b"2" else 101  # RFC 8441 section 5
         self._phase = OPEN
 
     # --- denial --------------------------------------------------------------------------------------

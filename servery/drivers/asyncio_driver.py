@@ -13,19 +13,17 @@ import asyncio
 from time import monotonic
 from typing import Any, cast
 
-from ..addresses import peer_name, server_name
 from ..asgi.http_cycle import HttpCycle
-from ..asgi.scope import ConnectionInfo, http_scope, websocket_scope
+from ..asgi.scope import http_scope, websocket_scope
 from ..asgi.websocket_cycle import WebSocketCycle
 from ..engine import HttpEngine, RawHeaders, WebSocketEngine, WebSocketHandshake
 from ..errors import RemoteProtocolError
 from ..events import BodyReceived, ConnectionFailed, Event, PeerClosed, RequestReceived, WebSocketFailed
-from .service import Cycle, Service, error_log
+from .contracts import Cycle
+from .names import ConnectionNames, connection_info
+from .service import Service, error_log
 from .transports import prepare
 from .writing import WritingHalf
-
-ConnectionNames = tuple[tuple[str, int] | None, tuple[str, int | None] | None, bool]
-"""ASGI's ``client`` and ``server``, and whether the client has used TLS."""
 
 NEWER_VERSION = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
 """What a 426 says besides (RFC 6455 section 4.2.2, RFC 9110 section 15.5.22)."""
@@ -39,7 +37,7 @@ class AsyncioConnection(WritingHalf):
     """
 
     __slots__ = (
-        *("_advance_due", "_fin_sent", "_http", "_info", "_paused", "_settling"),
+        *("_advance_due", "_http", "_info", "_paused", "_settling"),
         *("_fault", "_names", "_websocket"),
     )
 
@@ -48,7 +46,7 @@ class AsyncioConnection(WritingHalf):
         self._http: HttpEngine = service.make_engine(monotonic())
         super().__init__(service, self._http)
         self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
-        self._paused = self._fin_sent = False
+        self._paused = False
         self._advance_due = self._settling = False
         self._fault: RemoteProtocolError | None = None  # of a handshake that is about to be refused
 
@@ -60,20 +58,7 @@ class AsyncioConnection(WritingHalf):
         self._transport = transport
         service = self._service
         prepare(transport, service.limits.write_buffer)
-        client, server, tls = self._names or (
-            peer_name(transport.get_extra_info("peername")),
-            server_name(transport.get_extra_info("sockname")),
-            False,
-        )
-        self._info = ConnectionInfo(
-            client,
-            server,
-            "https" if tls else service.scheme,
-            service.root_path,
-            service.state,
-            service.runs,
-            transport.get_extra_info("tls"),
-        )
+        self._info = connection_info(service, transport, self._names)
         service.connected(self)
         if service.stopping:
             self.stop(monotonic())
@@ -244,12 +229,7 @@ class AsyncioConnection(WritingHalf):
         if service.concurrency is not None and service.full:
             self._refuse(cycle, 503, "Service Unavailable", b"retry-after: 1\r\n")
             return
-        service.cycles.add(cycle)
-        task = service.loop.create_task(
-            cycle.begin(service.app), name=cycle.request_id, context=service.context.copy()
-        )
-        if not task.done():
-            cycle.task = task
+        service.start(cycle)
 
     def _refuse(self, cycle: HttpCycle | WebSocketCycle, status: int, text: str, extra: bytes) -> None:
         """A request that the application is not asked for: a faulty handshake, or one too many."""
@@ -322,24 +302,3 @@ class AsyncioConnection(WritingHalf):
             self._service.context.run(switch)
         if self._websocket is None:
             self._http.body_paused(self._paused, monotonic())
-
-    def _wind_up(self) -> None:
-        """Last words, then FIN and a lingering close, or the close itself."""
-        self.flush()
-        engine = self._engine
-        transport = self._transport
-        if transport.is_closing():
-            return
-        if engine.closing:
-            self._closing = True
-            if engine.reset:
-                self.abort()
-            else:
-                transport.close()  # after what waits is written
-                self._watch_writing(monotonic())
-        elif not self._fin_sent:
-            self._fin_sent = True
-            try:
-                transport.write_eof()
-            except OSError:  # the peer has reset the connection, which the loop does not know yet
-                self.abort()

@@ -12,7 +12,8 @@ from typing import Any
 from ..logs import escape
 from ..metrics.counting import Snapshot, counter, gauge
 from .admission import Admission
-from .service import Cycle, Service
+from .contracts import Cycle
+from .service import Service
 
 MOST_REQUESTS = 100
 """Requests that `describe` names: the oldest, which are those that somebody looks for."""

@@ -18,7 +18,7 @@ from ..engine import NEVER
 from ..errors import RemoteProtocolError
 from ..proxies.preamble import Preamble
 from ..proxies.trust import Trust, is_unix
-from .asyncio_driver import ConnectionNames
+from .names import ConnectionNames
 from .service import Service, error_log
 from .transports import reset
 

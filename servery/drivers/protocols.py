@@ -1,6 +1,7 @@
 """What makes the protocols of accepted connections, on whatever transport they are: what stands before what.
 
-A preamble, if balancers send one, then a TLS handshake, if there is TLS, then the connection proper.
+A preamble, if balancers send one, then a TLS handshake, if there is TLS, or a look at the first octets, if
+they may be those of HTTP/2, then the connection proper.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .asyncio_driver import AsyncioConnection, ConnectionNames
+from .asyncio_driver import AsyncioConnection
+from .http2_driver import Http2Connection
+from .names import ConnectionNames
+from .negotiation import Negotiation
 from .preamble import GoOn, PreambleConnection
 from .service import Service
 from .tls_handshake import Gate, Handshake
@@ -31,10 +35,17 @@ Make = Callable[[ConnectionNames | None], asyncio.Protocol]
 
 
 def _behind_preamble(service: Service) -> Make:
-    if service.tls is None:
-        return lambda names: AsyncioConnection(service, names)
-    gate = Gate(service, lambda names: AsyncioConnection(service, names))
-    return lambda names: Handshake(gate, names)
+    if service.tls is not None:
+        gate = Gate(service, lambda names, alpn: _by_name(service, names, alpn))
+        return lambda names: Handshake(gate, names)
+    if service.h2c:
+        return lambda names: Negotiation(service, names)
+    return lambda names: AsyncioConnection(service, names)
+
+
+def _by_name(service: Service, names: ConnectionNames | None, alpn: str | None) -> asyncio.Protocol:
+    """What speaks the protocol that ALPN has agreed on (RFC 9113 section 3.2)."""
+    return Http2Connection(service, names) if alpn == "h2" else AsyncioConnection(service, names)
 
 
 def _go_on(make: Make) -> GoOn:

@@ -104,7 +104,7 @@ async def _by_copy(sender: Sender, transport: asyncio.Transport, file: FileToSen
     loop = asyncio.get_running_loop()
     at, end = file.offset, file.offset + file.size
     while at < end:
-        block = await loop.run_in_executor(None, _read, file.fd, min(BLOCK, end - at), at)
+        block = await loop.run_in_executor(None, read_block, file.fd, min(BLOCK, end - at), at)
         if not sender.reachable:
             raise ClientDisconnected("the client has closed the connection")
         if not block:
@@ -114,6 +114,7 @@ async def _by_copy(sender: Sender, transport: asyncio.Transport, file: FileToSen
         await sender.drained()
 
 
-def _read(fd: int, size: int, offset: int) -> bytes:
+def read_block(fd: int, size: int, offset: int) -> bytes:
+    """Up to `size` octets of an open file, for a thread."""
     os.lseek(fd, offset, os.SEEK_SET)  # no pread on Windows; nobody else moves it while the response is sent
     return os.read(fd, size)

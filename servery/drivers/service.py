@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import ssl
 import time
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..asgi.calls import App
 from ..asgi.websocket_cycle import LOST, WebSocketCycle
-from ..engine import HttpEngine, WebSocketHandshake
-from ..events import RequestReceived
 from ..limits import Limits
 from ..logs import AccessLog, AccessRecord, WebSocketTraffic, escape
 from ..metrics.counting import Metrics
 from .clock import Clock
+from .contracts import Certificates, Connection, Corked, Cycle, EngineFactory, HandshakeReader, StreamsFactory
 from .front import Front
 from .lag import watch_lag
 from .room import Room
@@ -31,102 +29,7 @@ from .slow import SlowRequests
 if TYPE_CHECKING:
     from .preamble import PreambleRules
 
-EngineFactory = Callable[[float], HttpEngine]
-"""Makes the engine of a connection accepted at `now`."""
-
-HandshakeReader = Callable[[RequestReceived], WebSocketHandshake | None]
-"""Gives the handshake that a request is, or ``None`` if it asks for no WebSocket. Raises
-`RemoteProtocolError` with the status that answers a faulty one."""
-
-
-class TlsSession(Protocol):
-    """TLS with one client: what it sends goes into `incoming`, what is for it comes out of `outgoing`."""
-
-    incoming: ssl.MemoryBIO
-    outgoing: ssl.MemoryBIO
-    ssl: ssl.SSLObject
-
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """The extensions of a scope that tell of it, by name, once the handshake is over."""
-        ...
-
-
-class Certificates(Protocol):
-    """What a server shows to its clients."""
-
-    def begin(self, octets: bytes) -> TlsSession | None:
-        """A session for the client whose first octets these are; ``None`` if more must come before that."""
-        ...
-
-
 error_log = logging.getLogger("servery.error")
-
-
-class Connection(Protocol):
-    """What the server asks of a connection that some driver runs."""
-
-    def stop(self, now: float, patient: bool = False) -> None:
-        """Finish what is in progress, then close; close at once if nothing is.
-
-        With `patient` an idle peer gets a moment for a request that may be on its way.
-        """
-        ...
-
-    def told_to_end(self) -> None:
-        """The stream grace is over: ``receive()`` of the request in progress says ``http.disconnect``."""
-        ...
-
-    def abort(self) -> None:
-        """Reset the connection."""
-        ...
-
-
-class Corked(Protocol):
-    """What has kept back output."""
-
-    def end_of_turn(self) -> None:
-        """Write what was kept back for the rest of a turn of the loop."""
-        ...
-
-
-class Cycle(Protocol):
-    """What a connection, the logs and the stop know of an application call, whatever it serves."""
-
-    request: RequestReceived
-    request_id: str
-    started: float
-    status: int
-    buffered: int
-    task: Any
-    origin: tuple[tuple[str, int] | None, str] | None
-    """(client, scheme) where a proxy has told of them."""
-
-    @property
-    def engine(self) -> Any:
-        """The engine that answers."""
-        ...
-
-    @property
-    def answered(self) -> bool:
-        """Whether the application is done with the connection."""
-        ...
-
-    @property
-    def told(self) -> bool:
-        """Whether the application has been told that the peer left, before it was done."""
-        ...
-
-    def disconnected(self, lost: bool) -> None:
-        """The peer left; `lost` when nothing can be sent any more."""
-        ...
-
-    def wake(self) -> None:
-        """Let what waits look again."""
-        ...
-
-    async def wait(self) -> None:
-        """Wait until `wake`."""
-        ...
 
 
 def numbered(prefix: str) -> tuple[Callable[[], str], Callable[[], int]]:
@@ -149,6 +52,9 @@ class Options:
     preamble: PreambleRules | None = None
     room: Room | None = None
     metrics: Metrics | None = None
+    make_http2: StreamsFactory | None = None
+    h2c: bool = False
+    """Whether clients without TLS may begin with HTTP/2."""
     slow_after: float | None = None
     """Seconds after which a request counts as slow."""
 
@@ -165,9 +71,18 @@ class Service:
 
     __slots__ = (
         *("_corked", "access", "app", "clock", "closed", "concurrency", "connections", "context"),
-        *("count_requests", "cycles", "front", "handshakes", "id_prefix", "idle", "limits", "loop"),
-        *("make_engine", "metrics", "next_request_id", "observed", "preamble", "room", "root_path", "runs"),
-        *("slow", "state", "stopping", "tls"),
+        *("count_requests", "cycles", "front", "h2c", "handshakes", "id_prefix", "idle", "limits", "loop"),
+        *(
+            "make_engine",
+            "make_http2",
+            "metrics",
+            "next_request_id",
+            "observed",
+            "preamble",
+            "room",
+            "root_path",
+        ),
+        *("runs", "slow", "state", "stopping", "tls"),
     )
 
     def __init__(
@@ -216,6 +131,7 @@ class Service:
         self.preamble = options.preamble
         self.room = options.room
         self.metrics = options.metrics
+        self.make_http2, self.h2c = options.make_http2, options.h2c
         self.slow: SlowRequests | None = None
         if options.slow_after is not None:
             self.slow = SlowRequests(options.slow_after, self.cycles, self.clock, time.monotonic())
@@ -253,6 +169,15 @@ class Service:
         if self.room is not None:
             self.room.give()
         self._check_idle()
+
+    def start(self, cycle: Cycle) -> None:
+        """Run the application for a request that it is asked for."""
+        self.cycles.add(cycle)
+        task = self.loop.create_task(
+            cycle.begin(self.app), name=cycle.request_id, context=self.context.copy()
+        )
+        if not task.done():
+            cycle.task = task
 
     def finished(self, cycle: Cycle) -> None:
         """An application call has ended."""
@@ -384,7 +309,8 @@ class _Beside(Service):
         self.next_request_id, self.count_requests = numbered(self.id_prefix)
         self._corked = []
         self.app = app
-        self.tls = None
+        self.tls = self.make_http2 = None
+        self.h2c = False
         self.root_path = ""
         self.concurrency = None
         self.handshakes = lambda request: None

@@ -14,8 +14,9 @@ from typing import cast
 
 from ..addresses import peer_name
 from ..engine import NEVER
-from .asyncio_driver import ConnectionNames
-from .service import Service, TlsSession, error_log
+from .contracts import TlsSession
+from .names import ConnectionNames
+from .service import Service, error_log
 from .tls_transport import TlsTransport
 from .transports import prepare
 
@@ -34,13 +35,13 @@ class Gate:
     """The handshakes in flight of one service: `Limits.tls_handshakes` at most, the oldest gives way.
 
     `connect` makes the protocol of a connection whose handshake is over, with the names that a balancer has
-    given.
+    given, by what ALPN has agreed on.
     """
 
     __slots__ = ("connect", "in_flight", "service")
 
     def __init__(
-        self, service: Service, connect: Callable[[ConnectionNames | None], asyncio.Protocol]
+        self, service: Service, connect: Callable[[ConnectionNames | None, str | None], asyncio.Protocol]
     ) -> None:
         self.service = service
         self.connect = connect
@@ -187,7 +188,7 @@ class Handshake(asyncio.Protocol):
         self._over = True
         gate.leave(self)
         service.clock.disarm(self)
-        connection = gate.connect(self._names)
+        connection = gate.connect(self._names, session.ssl.selected_alpn_protocol())
         transport = TlsTransport(self._transport, session, connection)
         self._transport.set_protocol(transport)
         connection.connection_made(transport)

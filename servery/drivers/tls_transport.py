@@ -12,7 +12,8 @@ import ssl
 from collections.abc import Iterable
 from typing import Any
 
-from .service import TlsSession, error_log
+from .contracts import TlsSession
+from .service import error_log
 from .transports import READ_SIZE, reset
 
 JOINED = 65_536

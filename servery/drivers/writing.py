@@ -14,8 +14,9 @@ from typing import Any
 
 from ..engine import NEVER, Engine, FileSending
 from ..errors import ClientDisconnected
+from .contracts import Cycle
 from .sendfile import FileToSend, send_file
-from .service import Cycle, Service
+from .service import Service
 from .transports import reset, set_water_marks
 from .wakeup import AsyncioWakeup
 
@@ -32,7 +33,8 @@ class WritingHalf(asyncio.Protocol):
 
     __slots__ = (
         *("_cycle", "_engine", "_service", "_transport", "armed", "writable"),
-        *("_closing", "_corked", "_file_waits", "_flush_due", "_lost", "_unsent", "_write_deadline"),
+        *("_closing", "_corked", "_file_waits", "_fin_sent", "_flush_due", "_lost", "_unsent"),
+        "_write_deadline",
     )
 
     def __init__(self, service: Service, engine: Engine) -> None:
@@ -44,7 +46,7 @@ class WritingHalf(asyncio.Protocol):
         self.writable = True
         self._write_deadline = NEVER
         self._unsent = self._corked = 0
-        self._closing = self._file_waits = self._flush_due = self._lost = False
+        self._closing = self._file_waits = self._fin_sent = self._flush_due = self._lost = False
 
     def settle(self) -> None:
         """Make the transport what engine and cycle say."""
@@ -175,6 +177,27 @@ class WritingHalf(asyncio.Protocol):
             self._cycle.wake()
 
     # --- the end -------------------------------------------------------------------------------------
+
+    def _wind_up(self) -> None:
+        """Last words, then FIN and a lingering close, or the close itself."""
+        self.flush()
+        engine = self._engine
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if engine.closing:
+            self._closing = True
+            if engine.reset:
+                self.abort()
+            else:
+                transport.close()  # after what waits is written
+                self._watch_writing(monotonic())
+        elif not self._fin_sent:
+            self._fin_sent = True
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset the connection, which the loop does not know yet
+                self.abort()
 
     def abort(self) -> None:
         """Reset the connection: the peer must not take what it has for complete."""

@@ -20,8 +20,8 @@ from .session import Session
 
 log = logging.getLogger("servery.error")
 
-DEFAULT_NAMES = ("http/1.1",)
-"""What ALPN agrees on."""
+PROTOCOLS = {False: ("http/1.1",), True: ("h2", "http/1.1")}
+"""What ALPN agrees on, without and with HTTP/2."""
 
 
 class Served:
@@ -122,7 +122,7 @@ class Certificates:
             config.tls_client_cert,
             config.tls_min_version,
             config.tls_ciphers,
-            DEFAULT_NAMES,
+            PROTOCOLS[config.http2],
         )
         kept = {pair: self._context(pair, terms) for pair in self._pairs()}
         self._kept = kept

@@ -47,21 +47,26 @@ class Handshakes:
     def __call__(self, request: RequestReceived) -> Handshake | None:
         """The handshake that `request` is, or ``None`` if it asks for no WebSocket: then it is plain HTTP.
 
-        Raises `RemoteProtocolError` with status 426 for another version, with 400 for everything else that is
-        wrong.
+        Over HTTP/2 it is an extended CONNECT, without a key (RFC 8441 section 5). Raises
+        `RemoteProtocolError` with status 426 for another version, with 400 for everything else that is wrong.
         """
         upgrade = request.upgrade
-        if upgrade is None or request.method != b"GET" or b"websocket" not in list_members([upgrade]):
+        method = b"CONNECT" if request.version == b"2" else b"GET"
+        if upgrade is None or request.method != method or b"websocket" not in list_members([upgrade]):
             return None
-        if not request.complete:
+        if not request.complete and request.version != b"2":
             raise RemoteProtocolError(400, "a WebSocket handshake has no body")
+        if request.complete and request.version == b"2":
+            raise RemoteProtocolError(400, "a WebSocket needs a stream that is open")
         versions = _values(request.headers, b"sec-websocket-version")
         keys = _values(request.headers, b"sec-websocket-key")
         if len(versions) > 1 or len(keys) > 1:
             raise RemoteProtocolError(400, "a field of the WebSocket handshake is there twice")
         if versions != [VERSION]:
             raise RemoteProtocolError(426, "this server speaks version 13 of the WebSocket protocol")
-        if not keys or not WEBSOCKET_KEY.fullmatch(keys[0]):
+        if request.version == b"2":
+            keys = [b"%d" % request.stream]  # only for what is to differ from one to the next
+        elif not keys or not WEBSOCKET_KEY.fullmatch(keys[0]):
             raise RemoteProtocolError(400, "Sec-WebSocket-Key must be 16 octets in base64")
         subprotocols = read_subprotocols(_values(request.headers, b"sec-websocket-protocol"))
         offers = read_extensions(_values(request.headers, b"sec-websocket-extensions"))
@@ -83,30 +88,47 @@ class Handshake:
 
     def accept(self, subprotocol: str | None, headers: RawHeaders, now: float) -> Engine:
         """The engine of the WebSocket, with the 101 response queued in it. Raises `LocalProtocolError`."""
-        made_by = self._handshakes
-        settings = made_by.deflate
-        agreement = None if settings is None else negotiate(self._offers, settings)
+        agreement = self._negotiate(subprotocol)
+        digest = sha1(self._key + _GUID, usedforsecurity=False).digest()
+        own = [
+            *((b"upgrade", b"websocket"), (b"connection", b"upgrade")),
+            *((b"sec-websocket-accept", b64encode(digest)), *_agreed(subprotocol, agreement)),
+        ]
+        lines = b"".join(b"%b: %b\r\n" % field for field in own)
+        return self._engine(agreement, now, self._handshakes.write_head(lines, _check(headers)))
+
+    def agree(self, subprotocol: str | None, headers: RawHeaders, now: float) -> tuple[Engine, RawHeaders]:
+        """The same over HTTP/2: the engine, and the fields of the 200 response."""
+        agreement = self._negotiate(subprotocol)
+        fields = [*_agreed(subprotocol, agreement), *_check(headers)]
+        return self._engine(agreement, now, b""), fields
+
+    def _negotiate(self, subprotocol: str | None) -> Agreement | None:
         if subprotocol is not None and subprotocol not in self.subprotocols:
             raise LocalProtocolError(
                 f"subprotocol {subprotocol!r} was not offered: choose one of {self.subprotocols}, or None"
             )
-        headers = _check(headers)
-        digest = sha1(self._key + _GUID, usedforsecurity=False).digest()
-        head = made_by.write_head(_own_fields(digest, subprotocol, agreement), headers)
-        spread = digest[0] / 255
+        settings = self._handshakes.deflate
+        return None if settings is None else negotiate(self._offers, settings)
+
+    def _engine(self, agreement: Agreement | None, now: float, head: bytes) -> Engine:
+        made_by = self._handshakes
+        settings = made_by.deflate
+        spread = sha1(self._key, usedforsecurity=False).digest()[0] / 255
         if agreement is None or settings is None:
             return made_by.engine(made_by.limits, now, head, spread=spread)
         deflater = Deflater(agreement, settings)
         return made_by.engine(made_by.limits, now, head, deflater, Inflater(agreement), spread)
 
 
-def _own_fields(digest: bytes, subprotocol: str | None, agreement: Agreement | None) -> bytes:
-    lines = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: %b\r\n" % b64encode(digest)
+def _agreed(subprotocol: str | None, agreement: Agreement | None) -> Headers:
+    """The fields that say what was agreed on."""
+    fields: Headers = []
     if subprotocol is not None:
-        lines += b"sec-websocket-protocol: %b\r\n" % subprotocol.encode("ascii")
+        fields.append((b"sec-websocket-protocol", subprotocol.encode("ascii")))
     if agreement is not None:
-        lines += b"sec-websocket-extensions: %b\r\n" % agreement.answer
-    return lines
+        fields.append((b"sec-websocket-extensions", agreement.answer))
+    return fields
 
 
 def _check(headers: RawHeaders) -> RawHeaders:

@@ -1,0 +1,95 @@
+"""A connection without TLS on a listener that also speaks HTTP/2: the first octets say what it is.
+
+Knows the preface of HTTP/2 (RFC 9113 section 3.3) and time; whoever speaks takes over with what has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import cast
+
+from ..engine import NEVER
+from ..grammar import HTTP2_PREFACE
+from .asyncio_driver import AsyncioConnection
+from .http2_driver import Http2Connection
+from .names import ConnectionNames
+from .service import Service
+from .transports import prepare
+
+
+class Negotiation(asyncio.Protocol):
+    """One connection before its protocol is known. It is the clock's `Timed`, the server's `Connection`."""
+
+    __slots__ = ("_names", "_octets", "_service", "_transport", "armed")
+
+    def __init__(self, service: Service, names: ConnectionNames | None) -> None:
+        self._service = service
+        self._names = names
+        self._octets = b""
+        self._transport: asyncio.Transport
+        self.armed = NEVER
+
+    # --- from the transport --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection was accepted."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
+        service = self._service
+        prepare(self._transport, service.limits.write_buffer)
+        service.connected(self)
+        service.clock.arm(self, monotonic() + service.limits.first_byte_timeout)
+        if service.stopping:
+            self.stop(monotonic())
+
+    def data_received(self, data: bytes) -> None:
+        """Octets from the peer."""
+        octets = self._octets = self._octets + data
+        if octets.startswith(HTTP2_PREFACE):
+            self._become(Http2Connection(self._service, self._names))
+        elif not HTTP2_PREFACE.startswith(octets):
+            self._become(AsyncioConnection(self._service, self._names))
+
+    def eof_received(self) -> bool:
+        """The peer has finished sending: what came is a part of a preface, and so no request."""
+        if not self._octets:
+            return False
+        connection = AsyncioConnection(self._service, self._names)
+        self._become(connection)
+        return connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is closed."""
+        self._service.clock.disarm(self)
+        self._service.disconnected(self)
+
+    # --- from the clock and the server -----------------------------------------------------------------
+
+    def on_deadline(self, now: float) -> None:
+        """Nothing came in time; what is unfinished gets the answer that HTTP/1 has for it."""
+        if self._octets:
+            self.eof_received()
+        else:
+            self._transport.close()
+
+    def stop(self, now: float, patient: bool = False) -> None:
+        """The server stops: a first request may be on its way."""
+        self._service.clock.arm(self, min(self.armed, now + self._service.limits.linger_timeout))
+
+    def told_to_end(self) -> None:
+        """No application is running."""
+
+    def abort(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _become(self, connection: AsyncioConnection | Http2Connection) -> None:
+        service, octets = self._service, self._octets
+        service.clock.disarm(self)
+        self._octets = b""
+        self._transport.set_protocol(connection)
+        connection.connection_made(self._transport)
+        service.connections.discard(self)  # after the other one is in: the worker has not been idle
+        connection.data_received(octets)
