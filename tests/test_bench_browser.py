@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench_parts import ROOT
-from playwright.sync_api import sync_playwright
-from test_demo_browser import CHROMIUM, FLAGS
+from chromium import chromium
 
 from benchmarks.report.html import page as render
 
@@ -95,10 +94,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 SMALLEST = """() => Math.min(...[...document.querySelectorAll('svg text')]
