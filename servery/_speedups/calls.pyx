@@ -92,10 +92,10 @@ cdef class Call:
 
     cdef object undrained(self):
         """What to wait for before it is worth to look again whether the peer has taken enough; None if it has."""
-        if self.is_answered():
-            return None
         if self._lost:
             raise ClientDisconnected("the client has closed the connection")
+        if self.is_answered():
+            return None
         return self.waiter().__await__() if self._port._full else None
 
     @property
