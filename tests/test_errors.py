@@ -23,3 +23,9 @@ def test_refusal_carries_its_status_and_says_it() -> None:
 def test_lost_client_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="gone"):
         raise errors.ClientDisconnected("gone")
+
+
+def test_a_fault_in_http2_carries_its_code_and_says_it() -> None:
+    error = errors.Http2Error(11, "too many resets")
+    assert (error.code, error.status, error.reason) == (11, 400, "too many resets")
+    assert str(error) == "HTTP/2 error 11: too many resets"
