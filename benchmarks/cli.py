@@ -112,6 +112,13 @@ def make_parser() -> argparse.ArgumentParser:  # long: one table of commands and
     made = parsers.add_parser("study", help="repeat a published measurement")
     made.add_argument("names", nargs="*", metavar="NAME", help="without a name: all are listed")
     made.add_argument("--estimate", action="store_true", help="say how long it takes, and measure nothing")
+    made.add_argument("--part", default="", metavar="NAME", help="this run of it alone [all]")
+    made.add_argument(
+        "--trials", dest="study_trials", type=int, metavar="N", help="of each server [as in its file]"
+    )
+    made.add_argument(
+        "--duration", dest="study_duration", type=float, metavar="S", help="timed [as in its file]"
+    )
     made.add_argument("--results", type=Path, default=None, metavar="DIR", help="[benchmarks/results]")
     made.add_argument("--server-cpus", default="", metavar="SET", help="such as 0-2 [one for each worker]")
     made.add_argument("--client-cpus", default="", metavar="SET", help="[the last quarter, at least one]")

@@ -99,17 +99,19 @@ def _state(adapter: Any, environments: Environments) -> str:
 
 def measure(
     name: str,
-    command: Sequence[str],
     subjects: Sequence[Subject],
     cells: Sequence[Cell],
     settings: Settings,
-    cpus: Processors,
-    environments: Environments,
+    arguments: argparse.Namespace,
     out: Path,
     with_report: bool = True,
 ) -> dict[str, Any]:
-    """One run from beginning to end: its result is in `out`, with a page and a summary beside it."""
-    made = record.new_record(name, command, subjects, settings, cpus, environments)
+    """One run from beginning to end, on the processors and in the environments that `arguments` name: its
+    result is in `out`, with a page and a summary beside it.
+    """
+    cpus = arguments.processors
+    environments = Environments(arguments.envs, arguments.python)
+    made = record.new_record(name, arguments.command_line, subjects, settings, cpus, environments)
     run = Run(made, subjects, cells, settings, cpus, environments)
     _say(f"{name}: about {clock(run.planned)}")
     run.make(lambda: record.write(made, out))
@@ -183,19 +185,15 @@ def run(arguments: argparse.Namespace) -> int:
     if len({subject.adapter.name for subject in subjects}) < len(subjects):
         raise ScenarioError("a server is named twice; `ab` compares one with itself")
     label = "smoke" if arguments.smoke else "+".join(dict.fromkeys(cell.scenario.name for cell in cells))[:40]
-    environments = Environments(arguments.envs, arguments.python)
+    return _measure_one(label, subjects, cells, arguments)
+
+
+def _measure_one(
+    label: str, subjects: Sequence[Subject], cells: Sequence[Cell], arguments: argparse.Namespace
+) -> int:
+    """What ``run`` and ``ab`` end with."""
     out = arguments.out or _local(label)
-    made = measure(
-        label,
-        arguments.command_line,
-        subjects,
-        cells,
-        arguments.settings,
-        arguments.processors,
-        environments,
-        out,
-        not arguments.no_report,
-    )
+    made = measure(label, subjects, cells, arguments.settings, arguments, out, not arguments.no_report)
     return _exit_code(made)
 
 
@@ -227,19 +225,7 @@ def ab(arguments: argparse.Namespace) -> int:
     else:
         subjects = [Subject(*pair) for pair in pairs]
         cells = select([arguments.scenario], all_scenarios())
-    out = arguments.out or _local("ab")
-    made = measure(
-        "ab",
-        arguments.command_line,
-        subjects,
-        cells,
-        arguments.settings,
-        arguments.processors,
-        environments,
-        out,
-        not arguments.no_report,
-    )
-    return _exit_code(made)
+    return _measure_one("ab", subjects, cells, arguments)
 
 
 def study(arguments: argparse.Namespace) -> int:
@@ -250,56 +236,53 @@ def study(arguments: argparse.Namespace) -> int:
     chosen = [studies[name] for name in arguments.names] if arguments.names else list(studies.values())
     if arguments.estimate or not arguments.names:
         for one in chosen:
-            _say(f"{one.name:16} {clock(_seconds(one)):>8}  {one.title}")
+            _say(f"{one.name:16} {clock(_seconds(one, arguments)):>8}  {one.title}")
         return 0
     return max(_make_study(one, arguments) for one in chosen)
 
 
-def _runs(one: Study) -> list[tuple[Any, list[Subject], list[Cell], Settings]]:
+def _runs(one: Study, arguments: argparse.Namespace) -> list[tuple[Any, list[Subject], list[Cell], Settings]]:
+    """The parts of a study, with trials and duration as its file or the command line has them."""
+    names = [part.name for part in one.parts]
+    if arguments.part and arguments.part not in names:
+        raise ScenarioError(f"study {one.name} has no part {arguments.part!r}; these are: {', '.join(names)}")
     scenarios = all_scenarios()
     return [
         (
             part,
             subjects_named(part.servers),
             select(list(part.scenarios), scenarios),
-            Settings(part.trials, part.warmup, part.duration, part.client_processes),
+            Settings(
+                arguments.study_trials or part.trials,
+                part.warmup,
+                arguments.study_duration or part.duration,
+                part.client_processes,
+            ),
         )
         for part in one.parts
+        if not arguments.part or part.name == arguments.part
     ]
 
 
-def _seconds(one: Study) -> float:
+def _seconds(one: Study, arguments: argparse.Namespace) -> float:
     """As planned, were no server left out."""
     nowhere = Processors((), ())
     return sum(
         Run({}, subjects, cells, settings, nowhere, Environments()).planned
-        for _, subjects, cells, settings in _runs(one)
+        for _, subjects, cells, settings in _runs(one, arguments)
     )
 
 
 def _make_study(one: Study, arguments: argparse.Namespace) -> int:
-    environments = Environments(arguments.envs, arguments.python)
     results = arguments.results or RESULTS
     codes = []
     made = []
-    for part, subjects, cells, settings in _runs(one):
+    for part, subjects, cells, settings in _runs(one, arguments):
         name = f"{one.name}-{part.name}"
-        out = results / f"{name}.json"
-        made.append(
-            measure(
-                name,
-                arguments.command_line,
-                subjects,
-                cells,
-                settings,
-                arguments.processors,
-                environments,
-                out,
-                False,
-            )
-        )
+        made.append(measure(name, subjects, cells, settings, arguments, results / f"{name}.json", False))
         codes.append(_exit_code(made[-1]))
-        write_report(made, results / f"{one.name}.html", results / f"{one.name}.md")
+        stem = name if arguments.part else one.name
+        write_report(made, results / f"{stem}.html", results / f"{stem}.md")
         if made[-1]["interrupted"]:
             break
     return max(codes)
