@@ -82,13 +82,13 @@ def test_it_is_a_task_with_a_name_before_and_after_it_waits(serve):
         assert asyncio.get_running_loop() is task.get_loop()
         assert sys.exc_info() == (None, None, None)
         assert request_id(scope) in repr(task)
-        assert "HttpCycle.run()" in repr(task)
+        assert "Call.run()" in repr(task)
         assert task.get_stack()
         coroutine = task.get_coro()
         assert inspect.iscoroutine(coroutine)
         assert asyncio.iscoroutine(coroutine)
         assert inspect.getcoroutinestate(coroutine) == inspect.CORO_RUNNING
-        assert coroutine.__qualname__ == "HttpCycle.run"
+        assert coroutine.__qualname__ == "Call.run"
 
     async def check(scope, receive, send):
         task = asyncio.current_task()
@@ -119,7 +119,7 @@ def test_others_see_it_wait(serve):
             coroutine = task.get_coro()
             found.append(inspect.getcoroutinestate(coroutine))
             found.append(coroutine.cr_await is not None and coroutine.cr_frame is not None)
-            found.append("HttpCycle.run() running at" in repr(task))
+            found.append("Call.run() running at" in repr(task))
             found.append([frame.f_lineno > 0 for frame in task.get_stack()])
             go[0].set()
         else:
@@ -514,7 +514,7 @@ def test_a_factory_that_the_lifespan_sets_makes_every_task(serve):
         await nothing()
 
     with_factory(serve, factory, check)
-    assert sum(coroutine.__qualname__ == "HttpCycle.run" for coroutine in made) == REQUESTS
+    assert sum(coroutine.__qualname__ == "Call.run" for coroutine in made) == REQUESTS
 
 
 def with_factory(serve, factory, check):

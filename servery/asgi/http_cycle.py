@@ -7,30 +7,20 @@ response is complete it can no longer reach the connection, which may already se
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..engine import Answering, Message, Port, Scope
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Headers, RequestReceived
-from .calls import App, Call, entered
-from .messages import as_bytes, is_disconnect, send_other
+from .calls import Call
+from .messages import as_bytes, send_other
 
 SMALL = 1024
 """Parts of a body that wait are joined up to here: a peer may send them an octet at a time."""
 
 
 class HttpCycle(Call):
-    """The life of one request. The driver feeds it; the application calls `receive` and `send`.
+    """The life of one request. The driver feeds it; the application calls `receive` and `send`."""
 
-    `request`, `request_id` and `started` (monotonic seconds) are kept for the log. `task` is set by the
-    driver that runs `run`, `origin` is who the client is where that is not who the connection is with.
-    """
-
-    __slots__ = (
-        *("_answered", "_gone", "_more_body", "_parts", "_told"),
-        *("_trailers", "buffered", "engine", "origin", "request", "request_id", "started"),
-        *("status", "stream", "task"),
-    )
+    __slots__ = ("_answered", "_more_body", "_parts", "_trailers")
 
     def __init__(
         self,
@@ -41,22 +31,11 @@ class HttpCycle(Call):
         now: float,
         request_id: str,
     ) -> None:
-        super().__init__(scope, port)
-        self.request = request
-        self.request_id = request_id
-        self.origin: tuple[tuple[str, int] | None, str] | None = None
-        self.started = now
-        self.status = 0
-        self.task: Any = None
-        self.buffered = 0
-        self.engine = engine
-        self.stream = request.stream
+        super().__init__(scope, request, engine, port, now, request_id)
         self._parts: list[bytes] | None = [b""] if request.complete else None
         self._more_body = not request.complete
         self._trailers: Headers = []
         self._answered = False  # the response is complete
-        self._gone = False  # receive() tells http.disconnect
-        self._told = False  # http.disconnect was received, while the response was not complete
 
     # --- from the driver -----------------------------------------------------------------------------
 
@@ -91,33 +70,6 @@ class HttpCycle(Call):
     def answered(self) -> bool:
         """Whether the response is complete."""
         return self._answered
-
-    @property
-    def gone(self) -> bool:
-        """Whether the peer has finished sending, or is lost."""
-        return self._gone
-
-    @property
-    def told(self) -> bool:
-        """Whether the application has received ``http.disconnect`` before its response was complete."""
-        return self._told
-
-    async def run(self, app: App) -> None:
-        """Call the application and see its request to an end. Never raises `Exception`."""
-        port = self.port
-        try:
-            await entered()
-            await app(self._take_scope(), self.receive, self.send)
-        except Exception as error:
-            self._failed(error)
-        except BaseException:
-            self._abandon()
-            raise
-        else:
-            if not self._answered:
-                self._failed(None)
-        finally:
-            port.finished(self)
 
     # --- from the application ------------------------------------------------------------------------
 
@@ -204,18 +156,17 @@ class HttpCycle(Call):
 
     # --- the end -------------------------------------------------------------------------------------
 
-    def _failed(self, error: Exception | None) -> None:
-        """The application raised, or returned too early (`error` is ``None``)."""
-        if error is not None and not (self._gone and is_disconnect(error)):
-            self.port.app_failed(self, error)
-        elif error is None and not self._told and not self._lost:
+    def _returned(self) -> None:
+        if self._answered:
+            return
+        if not self._told and not self._lost:
             self.port.app_failed(
                 self, LocalProtocolError("the application returned before its response was complete")
             )
         self._abandon()
 
     def _abandon(self) -> None:
-        """Give the peer an honest end: a 500, or a response that is visibly cut."""
+        """A 500, or a response that is visibly cut."""
         if self._answered:
             return
         self._answered = True

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Any
 
 from ..engine import Answering, Message, Scope, WebSocketEngine, WebSocketHandshake, WebSocketPort
 from ..errors import ClientDisconnected, LocalProtocolError
 from ..events import Event, MessageReceived, PongReceived, RequestReceived, WebSocketClosed, WebSocketFailed
-from .calls import App, Call, entered
-from .messages import as_bytes, is_disconnect, required
+from .calls import Call
+from .messages import as_bytes, required
 
 NORMAL, INTERNAL_ERROR, LOST = 1000, 1011, 1006
 """Close codes (RFC 6455 section 7.4.1): for a call that returned, for one that raised, and for no close
@@ -37,15 +36,13 @@ CONNECTING, DENYING, OPEN, ENDED = Phase
 class WebSocketCycle(Call):
     """The life of one WebSocket. The driver feeds it; the application calls `receive` and `send`.
 
-    `request`, `request_id` and `started` (monotonic seconds) are kept for the log, `status` is that of the
-    answer to the handshake. `task` is set by the driver that runs `run`. `websocket` is ``None`` until it is
-    accepted.
+    `status` is that of the answer to the handshake. `websocket` is ``None`` until that is accepted; its
+    engine counts the messages that the application has not taken.
     """
 
     __slots__ = (
-        *("_connected", "_gone", "_handshake", "_messages", "_phase", "_told"),
-        *("buffered", "close_code", "close_reason", "engine", "origin", "request", "request_id"),
-        *("started", "status", "stream", "task", "websocket"),
+        *("_connected", "_handshake", "_messages", "_phase"),
+        *("close_code", "close_reason", "websocket"),
     )
 
     port: WebSocketPort
@@ -60,16 +57,7 @@ class WebSocketCycle(Call):
         now: float,
         request_id: str,
     ) -> None:
-        super().__init__(scope, port)
-        self.request = request
-        self.request_id = request_id
-        self.origin: tuple[tuple[str, int] | None, str] | None = None
-        self.started = now
-        self.status = 0
-        self.task: Any = None
-        self.buffered = 0  # of a request body; the engine counts messages
-        self.engine = engine
-        self.stream = request.stream
+        super().__init__(scope, request, engine, port, now, request_id)
         self.websocket: WebSocketEngine | None = None
         self.close_code = 0
         self.close_reason = ""
@@ -77,8 +65,6 @@ class WebSocketCycle(Call):
         self._phase = CONNECTING
         self._connected = False  # receive() has told websocket.connect
         self._messages: deque[Event] = deque()
-        self._gone = False  # receive() tells websocket.disconnect once there is nothing else to tell
-        self._told = False  # websocket.disconnect was received, and it was not the application that closed
 
     # --- from the driver -----------------------------------------------------------------------------
 
@@ -118,38 +104,6 @@ class WebSocketCycle(Call):
     def answered(self) -> bool:
         """Whether the application is done with the connection."""
         return self._phase is ENDED
-
-    @property
-    def gone(self) -> bool:
-        """Whether the peer has left."""
-        return self._gone
-
-    @property
-    def told(self) -> bool:
-        """Whether the application has received ``websocket.disconnect`` before it closed by itself."""
-        return self._told
-
-    async def run(self, app: App) -> None:
-        """Call the application and see its connection to an end. Never raises `Exception`."""
-        port = self.port
-        try:
-            await entered()
-            await app(self._take_scope(), self.receive, self.send)
-        except Exception as error:
-            if not (self._gone and is_disconnect(error)):
-                port.app_failed(self, error)
-            self._give_up(500, INTERNAL_ERROR)
-        except BaseException:
-            self._give_up(500, INTERNAL_ERROR)
-            raise
-        else:
-            if self.websocket is None and self._phase is not ENDED and not self._gone:
-                port.app_failed(
-                    self, LocalProtocolError("the application returned before it answered the handshake")
-                )
-            self._give_up(403, NORMAL)
-        finally:
-            port.finished(self)
 
     # --- from the application ------------------------------------------------------------------------
 
@@ -283,6 +237,16 @@ class WebSocketCycle(Call):
         self.port.response_complete(self)
 
     # --- the end -------------------------------------------------------------------------------------
+
+    def _returned(self) -> None:
+        if self.websocket is None and self._phase is not ENDED and not self._gone:
+            self.port.app_failed(
+                self, LocalProtocolError("the application returned before it answered the handshake")
+            )
+        self._give_up(403, NORMAL)
+
+    def _abandon(self) -> None:
+        self._give_up(500, INTERNAL_ERROR)
 
     def _give_up(self, status: int, code: int) -> None:
         """The call has ended, in whatever phase: `status` answers a handshake, `code` closes a WebSocket."""
