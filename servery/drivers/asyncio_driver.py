@@ -9,9 +9,8 @@ so no wake-up can get lost.
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from ..asgi.http_cycle import HttpCycle
 from ..asgi.scope import http_scope, websocket_scope
@@ -20,76 +19,26 @@ from ..engine import HttpEngine, RawHeaders, WebSocketEngine, WebSocketHandshake
 from ..errors import RemoteProtocolError
 from ..events import BodyReceived, ConnectionFailed, Event, PeerClosed, RequestReceived, WebSocketFailed
 from .contracts import Cycle
-from .names import ConnectionNames, connection_info
+from .names import ConnectionNames
 from .service import Service, error_log
-from .transports import prepare
-from .writing import WritingHalf
+from .transported import TransportedConnection
 
 NEWER_VERSION = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n"
 """What a 426 says besides (RFC 6455 section 4.2.2, RFC 9110 section 15.5.22)."""
 
 
-class AsyncioConnection(WritingHalf):
-    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`.
+class AsyncioConnection(TransportedConnection):
+    """One connection. It is the cycle's `WebSocketPort` and the clock's `Timed`."""
 
-    `names` are ASGI's ``client`` and ``server``, and whether the client has used TLS, where a balancer has
-    said so.
-    """
-
-    __slots__ = (
-        *("_advance_due", "_http", "_info", "_paused", "_settling"),
-        *("_fault", "_names", "_websocket"),
-    )
+    __slots__ = ("_advance_due", "_fault", "_http", "_paused", "_settling", "_websocket")
 
     def __init__(self, service: Service, names: ConnectionNames | None = None) -> None:
-        self._names = names
         self._http: HttpEngine = service.make_engine(monotonic())
-        super().__init__(service, self._http)
+        super().__init__(service, self._http, names)
         self._websocket: WebSocketEngine | None = None  # speaks instead, once it is open
         self._paused = False
         self._advance_due = self._settling = False
         self._fault: RemoteProtocolError | None = None  # of a handshake that is about to be refused
-
-    # --- from the transport --------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection was accepted."""
-        transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
-        self._transport = transport
-        service = self._service
-        prepare(transport, service.limits.write_buffer)
-        self._info = connection_info(service, transport, self._names)
-        service.connected(self)
-        if service.stopping:
-            self.stop(monotonic())
-        else:
-            self.settle()
-
-    def data_received(self, data: bytes) -> None:
-        """Octets from the peer."""
-        now = monotonic()
-        events = self._engine.receive(data, now)
-        if events:
-            self._dispatch(events, now)
-        self.settle()
-
-    def eof_received(self) -> bool:
-        """The peer has finished sending; it may still read (RFC 9112 section 9.6), so the transport stays
-        open.
-        """
-        now = monotonic()
-        self._dispatch(self._engine.receive(b"", now), now)
-        self.settle()
-        return True
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed, by whom and for what reason ever: let go of everything."""
-        self._lost = True
-        self.writable = True
-        service = self._service
-        service.clock.disarm(self)
-        service.disconnected(self)
-        self._lose_cycle()
 
     # --- from the clock and the server -----------------------------------------------------------------
 

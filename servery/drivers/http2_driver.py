@@ -8,9 +8,7 @@ request needs stands in `servery.drivers.http2_stream`. Data flows one way: `dat
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic
-from typing import cast
 
 from ..asgi.http_cycle import HttpCycle
 from ..asgi.scope import http_scope, websocket_scope
@@ -19,25 +17,23 @@ from ..engine import StreamsEngine, WebSocketHandshake
 from ..errors import RemoteProtocolError
 from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived, StreamFailed
 from .http2_stream import StreamPort
-from .names import ConnectionNames, connection_info
+from .names import ConnectionNames
 from .service import Service, error_log
-from .transports import prepare
-from .writing import WritingHalf
+from .transported import TransportedConnection
 
 NEWER_VERSION = b"sec-websocket-version: 13\r\n"
 """What a 426 says besides (RFC 6455 section 4.2.2)."""
 
 
-class Http2Connection(WritingHalf):
+class Http2Connection(TransportedConnection):
     """One connection. It is the clock's `Timed`. `full` holds the ports that wait for the peer."""
 
-    __slots__ = ("_http", "_info", "_names", "_ports", "full")
+    __slots__ = ("_http", "_ports", "full")
 
     def __init__(self, service: Service, names: ConnectionNames | None = None) -> None:
         assert service.make_http2 is not None
-        self._names = names
         self._http: StreamsEngine = service.make_http2(monotonic())
-        super().__init__(service, self._http)
+        super().__init__(service, self._http, names)
         self._ports: dict[int, StreamPort] = {}
         self.full: set[StreamPort] = set()
 
@@ -53,39 +49,9 @@ class Http2Connection(WritingHalf):
 
     # --- from the transport --------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection was accepted."""
-        transport = cast(asyncio.Transport, transport)  # uvloop's are, but do not say so
-        self._transport = transport
-        service = self._service
-        prepare(transport, service.limits.write_buffer)
-        self._info = connection_info(service, transport, self._names)
-        service.connected(self)
-        if service.stopping:
-            self.stop(monotonic())
-        else:
-            self.settle()
-
-    def data_received(self, data: bytes) -> None:
-        """Octets from the peer."""
-        now = monotonic()
-        self._dispatch(self._http.receive(data, now), now)
-        self.settle()
-
-    def eof_received(self) -> bool:
-        """The peer has finished sending; it may still read."""
-        now = monotonic()
-        self._dispatch(self._http.receive(b"", now), now)
-        self.settle()
-        return True
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed, by whom and for what reason ever: let go of everything."""
-        self._lost = True
-        self.writable = True
-        self._service.clock.disarm(self)
-        self._service.disconnected(self)
-        self._lose_cycle()
+        super().connection_lost(exc)
         self._http.forget()
 
     # --- from the clock and the server -----------------------------------------------------------------

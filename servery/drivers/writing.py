@@ -1,8 +1,8 @@
 """The half of a connection that writes: output to the transport, back-pressure, files, the time that a peer
 may take.
 
-Knows transports and their write buffers; what is written is the engine's business, and what is read the other
-half's, `servery.drivers.asyncio_driver`, which is built on top of this one.
+Knows transports and their write buffers; what is written is the engine's business, and what is read that of
+`servery.drivers.transported`, which is built on top of this one.
 """
 
 from __future__ import annotations
