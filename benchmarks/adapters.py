@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import os
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -84,6 +85,8 @@ class Adapter:
 
     def argv(self, launch: Launch, environments: Environments) -> list[str]:
         """The command line. Raises CannotServe if the server is not there or has not what `launch` needs."""
+        if "root" in self.without and os.geteuid() == 0:
+            raise CannotServe(self.without["root"])
         parts = [*self.flags, *self.parts(launch)]
         bin_directory = environments.bin(self.environment)
         if self.asks_help:
