@@ -116,6 +116,22 @@ def peer_name(name: Any) -> tuple[str, int] | None:
     return None
 
 
+def client_of(host: str) -> str:
+    """Who is behind an address: itself, or for IPv6 its /64: one customer has at least one (RFC 6177).
+
+    An IPv4 address in the form of an IPv6 one is itself. Never raises.
+    """
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+
+
 def server_name(name: Any) -> tuple[str, int | None] | None:
     """The ASGI ``server`` of a ``getsockname()`` value: as `peer_name`, or ``(path, None)``.
 

@@ -1,3 +1,4 @@
+# long: one table, which is looked through as one
 """The configuration: one table with every default and its reason.
 
 Flags, `SERVERY_*` variables, TOML keys, ``--help`` and ``--print-config`` are all made from this table.
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import rules
-from .conflicts import SUPERVISED, find_conflict
+from .conflicts import SUPERVISED, find_conflict, start_method
 from .errors import ConfigError
 from .limits import Limits
 from .rows import BYTES, BYTES_OR_ZERO, limit, row
@@ -182,6 +183,13 @@ class Config:
         "age at which a worker is replaced", unset="no limit", why="as for limit_max_requests")
     worker_max_memory: int | None = row(None, "Workers", BYTES,
         "resident memory at which a worker is replaced", unset="no limit", why="as for limit_max_requests")
+    worker_kind: str = row("process", "Workers", Choice("process", "thread"),
+        "what a worker is; threads need a build of Python without GIL",
+        why="a process can be killed, and takes no other one with it")
+    worker_start: str | None = row(None, "Workers", Choice("fork", "spawn"),
+        "how a worker process begins: as a copy of the master, or in a fresh interpreter",
+        unset="fork where the system has it, else spawn",
+        why="a copy is there at once, and shares what the master has in memory")
     preload: bool = row(False, "Workers", Switch(),
         "import the application before the workers start, so that they share its memory",
         why="connections and threads that an import makes do not survive a fork")
@@ -210,6 +218,9 @@ class Config:
         why="a refusal at once lets a balancer ask somebody else")
     limit_client_concurrency: int | None = row(None, "Limits", Whole(1),
         "requests in flight from one address; further ones get 429", unset="no limit",
+        why="behind a proxy that is not trusted all clients have one address")
+    limit_client_connections: int | None = row(None, "Limits", Whole(1),
+        "open connections of one address, or of one /64 of IPv6; further ones are reset", unset="no limit",
         why="behind a proxy that is not trusted all clients have one address")
     limit_connections: int | None = row(None, "Limits", Whole(1),
         "open connections; further ones wait in the backlog", unset="no limit",
@@ -379,6 +390,11 @@ class Config:
     def supervised(self) -> bool:
         """Whether a supervisor is needed: for several workers, and for replacing even one."""
         return self.workers != 1 or any(getattr(self, name) != SETTINGS[name].default for name in SUPERVISED)
+
+    @property
+    def start_method(self) -> str:
+        """How worker processes start: ``fork`` or ``spawn``."""
+        return start_method(self.worker_start)
 
     def replace(self, **changes: Any) -> Config:
         """A checked copy with `changes`; ConfigError as for a new one, TypeError for an unknown name."""

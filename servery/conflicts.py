@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +17,8 @@ SUPERVISED = (
     "reuse_port",
 )
 """The settings that only a supervisor can fulfil: with one of them even one worker has one."""
+PROCESSES_ONLY = ("worker_start", "preload", "worker_max_memory")
+"""The settings that have no meaning for workers that are threads."""
 TLS_DETAILS = (
     *("tls_key", "tls_key_password", "tls_ca", "tls_client_cert", "tls_min_version", "tls_ciphers"),
     *("tls_watch", "tls_redirect", "tls_redirect_port"),
@@ -44,6 +49,7 @@ def find_conflict(values: Mapping[str, Any], given: Collection[str]) -> Conflict
             _limit_conflicts,
             _websocket_conflicts,
             _worker_conflicts,
+            _start_conflicts,
         ),
         _other_conflicts,
     )
@@ -143,11 +149,35 @@ def _websocket_conflicts(values: Mapping[str, Any], given: Collection[str]) -> I
         yield Conflict(("ws_ping_timeout", "ws_ping_interval"), text)
 
 
+def start_method(chosen: str | None) -> str:
+    """How worker processes start, with `worker_start` as it is `chosen`."""
+    return chosen or ("fork" if hasattr(os, "fork") else "spawn")
+
+
+def gil_trouble() -> str | None:
+    """Why threads cannot run Python at the same time in this process, and what to do; None if they can."""
+    enabled = getattr(sys, "_is_gil_enabled", None)
+    if enabled is not None and not enabled():
+        return None
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return (
+            "the GIL is on, though this build of Python can do without: a compiled module asks for it (those "
+            "of parser native do), or PYTHON_GIL or -X gil; drop that, or use worker_kind process"
+        )
+    return (
+        "this build of Python has a GIL, with which threads only take turns: use a free-threaded one, such "
+        "as python3.14t, or worker_kind process"
+    )
+
+
+def _needing_master(values: Mapping[str, Any]) -> list[str]:
+    """The settings for which there is a supervisor."""
+    found = [name for name in SUPERVISED if values[name] not in (None, False)]
+    return found if values["workers"] == 1 else [*found, "workers"]
+
+
 def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
-    asked_for = [name for name in SUPERVISED if values[name] not in (None, False)]
-    if values["workers"] != 1:
-        asked_for.append("workers")
-    for name in asked_for:
+    for name in _needing_master(values):
         if values["reload"]:
             text = f"reload serves with one process that it restarts: drop {name}, or reload"
             yield Conflict(("reload", name), text)
@@ -157,6 +187,33 @@ def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iter
     if "limit_max_requests_jitter" in given and values["limit_max_requests"] is None:
         text = "limit_max_requests_jitter does nothing without limit_max_requests: set that, or drop it"
         yield Conflict(("limit_max_requests_jitter", "limit_max_requests"), text)
+
+
+def _start_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:
+    if values["worker_kind"] == "thread":
+        trouble = gil_trouble()
+        if trouble:
+            yield Conflict(("worker_kind",), f"worker_kind thread: {trouble}")
+        for name in PROCESSES_ONLY:
+            if name in given:
+                text = f"{name} is for workers that are processes: drop it, or use worker_kind process"
+                yield Conflict((name, "worker_kind"), text)
+        return
+    if values["worker_start"] == "fork" and start_method(None) != "fork":
+        text = "worker_start fork: this system has no fork(): use spawn, which is the default here"
+        yield Conflict(("worker_start",), text)
+    needing = _needing_master(values)
+    if not needing or start_method(values["worker_start"]) == "fork":
+        return
+    if values["preload"]:
+        text = "preload shares by a fork what is imported, and worker_start is spawn: drop one of them"
+        yield Conflict(("preload", "worker_start"), text)
+    if not isinstance(values["app"], str | None):
+        text = (
+            "workers that are spawned import the application themselves (worker_start), so app must be an "
+            "import string such as main:app"
+        )
+        yield Conflict(("app", needing[-1]), text)
 
 
 def _other_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iterator[Conflict]:

@@ -155,8 +155,8 @@ class Selection:
 
         return lambda fd, peer, own: Transport(reactor, fd, protocol(), peer, own).start()
 
-    def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop]:
-        """A function that makes the event loop."""
+    def loop_factory(self, shares_sockets: bool = False) -> Callable[[], asyncio.AbstractEventLoop]:
+        """A function that makes the event loop; `shares_sockets` says that other processes accept, too."""
         if self.loop == "uvloop":
             import uvloop
 
@@ -164,6 +164,9 @@ class Selection:
             return factory
         import asyncio
 
+        if shares_sockets and sys.platform == "win32":
+            # the proactor loop's sockets belong to its completion port, and there can be only one
+            return asyncio.SelectorEventLoop
         return asyncio.new_event_loop
 
     @property

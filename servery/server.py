@@ -46,7 +46,8 @@ STOP_SIGNALS = tuple(
 def start_line(config: Config, selection: Selection, workers: int, bound: Bound) -> str:
     """What runs, and where it is reached."""
     where = described(config.scheme, *bound)
-    return f"servery {__version__} · {selection} http={selection.versions} workers={workers} · {where}"
+    kind = " kind=thread" if config.worker_kind == "thread" else ""
+    return f"servery {__version__} · {selection} http={selection.versions} workers={workers}{kind} · {where}"
 
 
 class Companion(Protocol):
@@ -69,7 +70,8 @@ class Server:
     they are reached.
 
     A supervisor hands over what is `bound` already, and an application that is `loaded` already;
-    `signals` are those that begin a stop, and its `companion` is told of the phases.
+    `signals` are those that begin a stop, its `companion` is told of the phases, and where several servers
+    share a process it, and not each of them, `sets_up_logs`.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Server:
         loaded: LoadedApp | None = None,
         companion: Companion | None = None,
         signals: Collection[int] = STOP_SIGNALS,
+        sets_up_logs: bool = True,
     ) -> None:
         self.config = config
         self.selection = select(config)
@@ -104,6 +107,7 @@ class Server:
         """The application, once it is imported."""
         self._companion = companion
         self._stop_signals = signals
+        self._sets_up_logs = sets_up_logs
 
     @property
     def should_exit(self) -> bool:
@@ -172,7 +176,7 @@ class Server:
 
     def run(self, *, announce: bool = True) -> int:
         """Serve until a signal; returns the exit code. Raises `StartupError` or `ConfigError`."""
-        loop = self.selection.loop_factory()()
+        loop = self.selection.loop_factory(shares_sockets=self._bound is not None)()
         asyncio.set_event_loop(loop)
         executor = ThreadPoolExecutor(thread_name_prefix="servery")
         loop.set_default_executor(executor)
@@ -212,7 +216,8 @@ class Server:
     async def _run(self, announce: bool) -> None:
         self._loop = asyncio.get_running_loop()
         config = self.config
-        logs.configure(config)
+        if self._sets_up_logs:
+            logs.configure(config)
         loaded = self.loaded = self.loaded or load_app(config)
         self.tls = watch(config)
         io = self.selection.open_io(self._loop, contextvars.copy_context())

@@ -11,6 +11,7 @@ from . import logs
 from .apps import LoadedApp
 from .config import Config
 from .drivers.admission import Admission
+from .drivers.clients import Clients
 from .drivers.contracts import Certificates
 from .drivers.front import Front, RequestIds
 from .drivers.preamble import PreambleRules
@@ -58,6 +59,7 @@ def make_service(
             front=_front(config),
             preamble=_preamble(config),
             room=Room(config.limit_connections) if config.limit_connections is not None else None,
+            clients=_clients(config, metrics),
             metrics=metrics,
             make_http2=selection.http2_factory(config, stamp),
             h2c=config.h2c,
@@ -93,6 +95,12 @@ def _front(config: Config) -> Front | None:
     if config.request_id_header is not None:
         ids = RequestIds(config.request_id_header.lower().encode(), trust, config.request_id_reply)
     return Front(rewrite, ids) if rewrite is not None or ids is not None else None
+
+
+def _clients(config: Config, metrics: Metrics | None) -> Clients | None:
+    if config.limit_client_connections is None:
+        return None
+    return Clients(config.limit_client_connections, Trust(config.trusted_proxy), metrics)
 
 
 def _preamble(config: Config) -> PreambleRules | None:

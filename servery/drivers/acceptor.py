@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Protocol
 
 from ..errors import ConfigError
+from .clients import UNCOUNTED, Clients, refuse
 from .room import Room
 from .service import error_log
 
@@ -104,8 +105,10 @@ class TransportAcceptor:
         sock: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
         room: Room | None = None,
+        clients: Clients | None = None,
     ) -> None:
         self._room = room
+        self._clients = clients
         self._held = self._stopped = False
         self._loop = loop
         self._sock = sock
@@ -119,10 +122,10 @@ class TransportAcceptor:
         try:
             self._resume()
         except NotImplementedError:  # the proactor loop of Windows watches no readiness
-            if self._room is not None:
+            if self._room is not None or self._clients is not None:
                 raise ConfigError(
-                    "--limit-connections needs an event loop with add_reader(), and "
-                    f"{type(self._loop).__qualname__} has none: leave it out"
+                    "--limit-connections and --limit-client-connections need an event loop with "
+                    f"add_reader(), and {type(self._loop).__qualname__} has none: leave them out"
                 ) from None
             self._server = await self._loop.create_server(self._protocol, sock=self._sock)
 
@@ -163,7 +166,7 @@ class TransportAcceptor:
             if self._held and not self._stopped:
                 return False
             try:
-                connection, _ = self._sock.accept()
+                connection, peer = self._sock.accept()
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
@@ -171,22 +174,31 @@ class TransportAcceptor:
                     self._exhausted(error.errno)
                     return False
                 continue  # this one client gave up (ECONNABORTED and its like): the next may not have
+            client = UNCOUNTED if self._clients is None else self._clients.admit(peer)
+            if client is None:
+                refuse(connection)
+                continue
             connection.setblocking(False)
             if self._room is not None:
                 self._room.take()
-            task = self._loop.create_task(self._open(connection))
+            task = self._loop.create_task(self._open(connection, client))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
         return True
 
-    async def _open(self, connection: socket.socket) -> None:
+    async def _open(self, connection: socket.socket, client: str) -> None:
+        protocol = self._protocol()
+        if self._clients is not None:
+            self._clients.enter(protocol, client)
         try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
+            await self._loop.connect_accepted_socket(lambda: protocol, connection)
         except OSError as error:  # reset between accept and now
             error_log.debug("connection lost while it was accepted: %s", error)
             connection.close()
             if self._room is not None:
                 self._room.give()
+            if self._clients is not None:
+                self._clients.left(protocol)
 
 
 class Listening(Protocol):

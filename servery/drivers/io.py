@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .acceptor import Acceptor, Listening, ReactorAcceptor, TransportAcceptor
+from .clients import Clients, refuse
 from .protocols import protocol_factory
 from .room import Room
 from .service import Service
@@ -46,7 +47,8 @@ class TransportIo:
     async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
         protocol = protocol_factory(service)
-        acceptors = [TransportAcceptor(self._loop, sock, protocol, service.room) for sock in socks]
+        room, clients = service.room, service.clients
+        acceptors = [TransportAcceptor(self._loop, sock, protocol, room, clients) for sock in socks]
         for acceptor in acceptors:
             await acceptor.start()
         return _in_room(acceptors, service)
@@ -78,6 +80,8 @@ class ReactorIo:
         begin = self._beginner(service)
         if service.room is not None:
             begin = _counted(begin, service.room)
+        if service.clients is not None:
+            begin = _admitted(begin, service.clients)
         return _in_room([self._acceptor(sock, begin) for sock in socks], service)
 
     def close(self) -> None:
@@ -104,3 +108,16 @@ def _counted(begin: Begin, room: Room) -> Begin:
         begin(fd, peer, own)
 
     return take
+
+
+def _admitted(begin: Begin, clients: Clients) -> Begin:
+    """`begin`, for connections of clients that do not have too many."""
+
+    def admit(fd: int, peer: Any, own: Any) -> None:
+        client = clients.admit(peer)
+        if client is None:
+            refuse(socket.socket(fileno=fd))
+        else:
+            clients.open(client, lambda: begin(fd, peer, own))
+
+    return admit

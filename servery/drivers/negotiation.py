@@ -90,6 +90,5 @@ class Negotiation(asyncio.Protocol):
         service.clock.disarm(self)
         self._octets = b""
         self._transport.set_protocol(connection)
-        connection.connection_made(self._transport)
-        service.connections.discard(self)  # after the other one is in: the worker has not been idle
+        service.replaced(self, lambda: connection.connection_made(self._transport))
         connection.data_received(octets)

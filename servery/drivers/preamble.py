@@ -115,8 +115,7 @@ class PreambleConnection(asyncio.Protocol):
     def _introduce(self, names: ConnectionNames | None, ahead: bytes) -> None:
         service = self._service
         service.clock.disarm(self)
-        self._go_on(self._transport, names, ahead)
-        service.connections.discard(self)  # after the other one is in: the worker has not been idle
+        service.replaced(self, lambda: self._go_on(self._transport, names, ahead))
 
     def _refuse(self, reason: str) -> None:
         """Nobody who could read an answer is known (section 2 of the protocol): close without one."""

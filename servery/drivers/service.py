@@ -19,6 +19,7 @@ from ..asgi.websocket_cycle import LOST, WebSocketCycle
 from ..limits import Limits
 from ..logs import AccessLog, AccessRecord, WebSocketTraffic, escape
 from ..metrics.counting import Metrics
+from .clients import Clients
 from .clock import Clock
 from .contracts import Certificates, Connection, Corked, Cycle, EngineFactory, HandshakeReader, StreamsFactory
 from .front import Front
@@ -51,6 +52,7 @@ class Options:
     front: Front | None = None
     preamble: PreambleRules | None = None
     room: Room | None = None
+    clients: Clients | None = None
     metrics: Metrics | None = None
     make_http2: StreamsFactory | None = None
     h2c: bool = False
@@ -70,7 +72,7 @@ class Service:
     """
 
     __slots__ = (
-        *("_corked", "access", "app", "clock", "closed", "concurrency", "connections", "context"),
+        *("_corked", "access", "app", "clients", "clock", "closed", "concurrency", "connections", "context"),
         *("count_requests", "cycles", "front", "h2c", "handshakes", "id_prefix", "idle", "limits", "loop"),
         *(
             "make_engine",
@@ -130,6 +132,7 @@ class Service:
         self.front = options.front
         self.preamble = options.preamble
         self.room = options.room
+        self.clients = options.clients
         self.metrics = options.metrics
         self.make_http2, self.h2c = options.make_http2, options.h2c
         self.slow: SlowRequests | None = None
@@ -161,6 +164,16 @@ class Service:
         """A connection was accepted."""
         self.connections.add(connection)
         self.idle.clear()
+        if self.clients is not None:
+            self.clients.entered(connection)
+
+    def replaced(self, connection: Connection, begin: Callable[[], Any]) -> None:
+        """`begin` makes the connection that goes on in its place: that one calls `connected`."""
+        if self.clients is not None:
+            self.clients.replaced(connection, begin)
+        else:
+            begin()
+        self.connections.discard(connection)  # after the other one is in: the worker has not been idle
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone, for whatever reason."""
@@ -168,6 +181,8 @@ class Service:
         self.closed += 1
         if self.room is not None:
             self.room.give()
+        if self.clients is not None:
+            self.clients.left(connection)
         self._check_idle()
 
     def start(self, cycle: Cycle) -> None:

@@ -191,8 +191,7 @@ class Handshake(asyncio.Protocol):
         connection = gate.connect(self._names, session.ssl.selected_alpn_protocol())
         transport = TlsTransport(self._transport, session, connection)
         self._transport.set_protocol(transport)
-        connection.connection_made(transport)
-        service.connections.discard(self)  # it has become the other one
+        service.replaced(self, lambda: connection.connection_made(transport))
         transport.data_received(b"")  # a first request may have come already
 
     def _refuse_plain(self, data: bytes) -> None:

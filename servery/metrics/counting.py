@@ -35,8 +35,9 @@ REASONS = {
     501: "not_implemented",
     505: "version",
     -1: "proxy_protocol",
+    -2: "client_connections",
 }
-"""Why input was rejected, by the status that said so."""
+"""Why input was rejected, by the status that said so; less than 0 where none could."""
 
 
 class Histogram:

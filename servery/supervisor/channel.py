@@ -56,6 +56,11 @@ class Channel:
         while (received := self.receive()) is not None:
             yield from received
 
+    def shut(self) -> None:
+        """Send and receive no more, in whatever thread: the other end reads EOF, and who waits here, too."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Let go of this end."""
         self.sock.close()

@@ -2,29 +2,28 @@
 
 The child is a server of its own. It is given its configuration, and the parent's listening sockets as
 ``fd://N``, through a pipe that the parent keeps open: when that breaks off, the parent is gone and the
-child stops too. On Windows, descriptors cannot be handed over: there the child binds for itself and the
-pipe is its standard input (unverified).
+child stops too. On Windows, descriptors cannot be handed over: there the child binds for itself
+(unverified).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..addresses import FdAddress, parse_bind
-from ..errors import ConfigError, ServeryError
+from ..errors import ServeryError
+from .interpreter import holding_back, launch, pickled, tell, told
 
 if TYPE_CHECKING:
     from ..config import Config
 
-COMMAND = (sys.executable, "-m", "servery.supervisor.child")
+MODULE = "servery.supervisor.child"
 
 
 class Child:
@@ -33,33 +32,18 @@ class Child:
     __slots__ = ("_lifeline", "process")
 
     def __init__(self, config: Config, fds: Sequence[int]) -> None:
-        """Start it; the last argument of its command line is the number of its end of the pipe.
+        """Start it.
 
         `config` must not ask for a reload; its ``bind`` names `fds`, which the child inherits. Raises
         `ConfigError` for a configuration that cannot leave this process.
         """
-        try:
-            message = pickle.dumps(config)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise ConfigError(
-                f"reload: the configuration cannot be handed to another process ({error}); "
-                f"give log_config as the path of a file"
-            ) from error
-        if sys.platform == "win32":
-            self.process = subprocess.Popen([*COMMAND, "0"], stdin=subprocess.PIPE)
-            assert self.process.stdin is not None
-            self._lifeline: BinaryIO = self.process.stdin
-        else:
-            theirs, ours = os.pipe()
-            self._lifeline = os.fdopen(ours, "wb")
-            try:
-                with _no_interrupt():
-                    self.process = subprocess.Popen([*COMMAND, str(theirs)], pass_fds=(theirs, *fds))
-            finally:
-                os.close(theirs)
-        with contextlib.suppress(BrokenPipeError):  # it is dead already; `ended` will tell
-            self._lifeline.write(message)
-            self._lifeline.flush()
+        message = pickled(config, "reload")
+        # Ctrl-C goes to every process of the terminal, and the parent passes it on as SIGTERM; both together
+        # would count as a second, impatient signal. The child stays in the terminal's foreground all the
+        # same, so that a debugger in it can read from there.
+        with holding_back({signal.SIGINT}):
+            self.process, self._lifeline = launch(MODULE, fds)
+        tell(self._lifeline, message)
 
     def ended(self) -> str | None:
         """How the process ended, in words that follow its name; None while it runs."""
@@ -77,29 +61,13 @@ class Child:
             self._lifeline.close()
 
 
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Start a process that does not get SIGINT.
-
-    Ctrl-C goes to every process of the terminal, and the parent passes it on as SIGTERM; both together
-    would count as a second, impatient signal. The child stays in the terminal's foreground all the same,
-    so that a debugger in it can read from there.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def main(lifeline: int) -> int:
     """Run the server with the configuration that comes in through `lifeline`; its exit code."""
     from ..failures import report
     from ..leaving import leave_within
     from ..server import Server
 
-    with open(lifeline, "rb", closefd=False) as pipe:
-        config: Config = pickle.load(pipe)
+    config: Config = told(lifeline)
     inherited = [address.fd for address in map(parse_bind, config.bind) if isinstance(address, FdAddress)]
     for fd in (lifeline, *inherited):
         os.set_inheritable(fd, False)  # what the application starts must not keep the port

@@ -8,11 +8,9 @@ about signals.
 from __future__ import annotations
 
 import logging
-import os
 import selectors
-import signal
-import sys
 from collections import defaultdict
+from dataclasses import replace
 
 from .. import logs
 from ..apps import LoadedApp
@@ -22,7 +20,7 @@ from .channel import open_channel
 from .handle import Stage, State, Worker, how_ended
 from .listening import Sockets
 from .policy import LAST_FAILURE, BackOff, Lifetime
-from .worker import Job
+from .runners import Job, Starter
 
 MARGIN = 1.0
 """Seconds that a worker may take to exit beyond the sum of its own time-outs."""
@@ -46,10 +44,15 @@ def grace(config: Config) -> float:
 
 
 class Crew:
-    """All worker processes. `config` is what new ones run, `target` how many are wanted."""
+    """All workers. `config` is what new ones run, `target` how many are wanted."""
 
     def __init__(
-        self, config: Config, target: int, sockets: Sockets, selector: selectors.BaseSelector
+        self,
+        config: Config,
+        target: int,
+        sockets: Sockets,
+        selector: selectors.BaseSelector,
+        starter: Starter,
     ) -> None:
         self.config = config
         self.target = target
@@ -69,8 +72,9 @@ class Crew:
         """Some worker did not end then as it should have."""
         self.had_served = False
         """All wanted workers have served at some time."""
-        self.blocked: tuple[int, ...] = ()
-        """Signals that a new worker must not take before it has its own handlers."""
+        self.left_behind: list[Worker] = []
+        """Threads that did not end when they should have."""
+        self._starter = starter
         self._sockets = sockets
         self._selector = selector
         self._back_offs: defaultdict[int, BackOff] = defaultdict(BackOff)
@@ -138,30 +142,23 @@ class Crew:
     def _start(self, slot: int, now: float) -> Job | None:
         bound = self._sockets.for_slot(slot, self.config)
         ours, theirs = open_channel()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()  # else the child would write once more what is buffered
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, self.blocked)
+        # The drain delay is for the whole server: the master has waited for it.
+        job = Job(self.config.replace(drain_delay=0.0), bound, self.loaded, theirs)
         try:
-            pid = os.fork()
+            runner = self._starter.start(job)
         except OSError as error:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             ours.close()
             theirs.close()
             delay = self._back_offs[slot].died(now)
             log.error("cannot start a worker: %s; trying again in %g s", error.strerror, delay)
             return None
-        if pid == 0:
+        if runner is None:  # this is its process
             ours.close()
             self._selector.close()
             for worker in self.workers:
                 worker.channel.close()
-            # The drain delay is for the whole server: the master has waited for it.
-            config = self.config.replace(drain_delay=0.0)
-            return Job(config, self._sockets.hand_to_worker(bound), self.loaded, theirs)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-        self.adopt(Worker(pid, slot, self.generation, ours, now, Lifetime.drawn(self.config)))
+            return replace(job, bound=self._sockets.hand_to_worker(bound))
+        self.adopt(Worker(runner, slot, self.generation, ours, now, Lifetime.drawn(self.config)))
         return None
 
     # --- watching ------------------------------------------------------------------------------------
@@ -185,7 +182,7 @@ class Crew:
     def watch(self, now: float, elapsed: float) -> None:
         """Look for workers that are stuck, due or late. `elapsed` are seconds since the last look."""
         timeout = self.config.worker_timeout
-        for worker in self.workers:
+        for worker in list(self.workers):
             if worker.state is State.SERVING:
                 worker.silent += elapsed
                 if timeout is not None and worker.silent >= timeout:
@@ -219,15 +216,32 @@ class Crew:
             log.warning("the event loop of worker %d turns again; it ends in order", worker.pid)
             worker.stage, worker.deadline = Stage.ASKED, now + grace(self.config)
         elif now >= worker.deadline and worker.stage is Stage.STUCK:
+            worker.stage, worker.deadline = Stage.ABORTED, now + ABORT_WAIT
+            if not worker.runner.abort():
+                self._leave_behind(worker)
+                return
             log.error(
                 "worker %d cannot log its stacks: something holds the interpreter; aborting it", worker.pid
             )
-            worker.stage, worker.deadline = Stage.ABORTED, now + ABORT_WAIT
-            worker.kill(signal.SIGABRT)
         elif now >= worker.deadline:
-            log.error("worker %d did not end in time; killing it", worker.pid)
             worker.deadline = float("inf")
-            worker.kill(signal.SIGKILL)
+            if not worker.runner.kill():
+                self._leave_behind(worker)
+                return
+            log.error("worker %d did not end in time; killing it", worker.pid)
+
+    def _leave_behind(self, worker: Worker) -> None:
+        """Go on without it."""
+        log.error(
+            "worker %d did not end in time, and is a thread, which cannot be killed: it is left behind, and "
+            "its connections with it, until the process ends",
+            worker.pid,
+        )
+        self.workers.remove(worker)
+        self.left_behind.append(worker)
+        if worker.channel in self._selector.get_map():
+            self._selector.unregister(worker.channel)
+        self.unclean = self.unclean or self.ending
 
     # --- ending --------------------------------------------------------------------------------------
 
@@ -244,8 +258,9 @@ class Crew:
 
     def kill_all(self) -> None:
         """End every worker at once."""
-        for worker in self.workers:
-            worker.kill(signal.SIGKILL)
+        for worker in list(self.workers):
+            if not worker.runner.kill():
+                self._leave_behind(worker)
 
     def _ask_to_end(self, worker: Worker, how: str, now: float) -> None:
         worker.ask(how)
@@ -258,14 +273,16 @@ class Crew:
     def reap(self, now: float) -> None:
         """Take note of workers that have ended."""
         for worker in list(self.workers):
-            try:
-                pid, status = os.waitpid(worker.pid, os.WNOHANG)
-            except ChildProcessError:  # somebody else has waited for it
-                pid, status = worker.pid, 0
-            if pid:
-                self._ended(worker, status, now)
+            code = worker.runner.poll()
+            if code is not None:
+                self._ended(worker, code, now)
+        for worker in list(self.left_behind):
+            if worker.runner.poll() is not None:
+                self.left_behind.remove(worker)
+                worker.channel.close()
+                log.warning("worker %d, which was left behind, has ended", worker.pid)
 
-    def _ended(self, worker: Worker, status: int, now: float) -> None:
+    def _ended(self, worker: Worker, code: int, now: float) -> None:
         if worker.channel in self._selector.get_map():
             while worker.hear():
                 pass  # what it has reported before
@@ -274,9 +291,9 @@ class Crew:
         self.workers.remove(worker)
         if worker.slot >= self.target:
             self._sockets.give_up(worker.slot)
-        how = how_ended(status)
+        how = how_ended(code)
         if worker.state is State.LEAVING:
-            clean = status == 0
+            clean = code == 0
             self.unclean = self.unclean or (self.ending and not clean)
             (log.info if clean else log.warning)("worker %d %s", worker.pid, how)
         elif worker.state is State.SERVING:
@@ -288,14 +305,14 @@ class Crew:
             self._failed_to_start(worker, how, now)
 
     def _failed_to_start(self, worker: Worker, how: str, now: float) -> None:
-        text, code = worker.failure or (
+        text, exit_code = worker.failure or (
             f"servery: error: worker {worker.pid} {how} before it served",
             EXIT_STARTUP,
         )
         self._failures += 1
         serving = any(w.state is State.SERVING for w in self.workers)
         if not self.had_served or (not serving and self._failures >= LAST_FAILURE):
-            self.failure = self.failure or (text, code)
+            self.failure = self.failure or (text, exit_code)
         elif self.before is not None and worker.generation == self.generation:
             log.error("%s\nnew workers do not start; going on as before", text)
             self.generation, self.config, self.target = self.before

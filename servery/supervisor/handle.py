@@ -1,14 +1,14 @@
-"""What the master knows of one worker process."""
+"""What the master knows of one worker."""
 
 from __future__ import annotations
 
-import os
 import signal
 from enum import Enum
 from typing import Any
 
 from .channel import Channel, Message
 from .policy import Lifetime
+from .runners import Runner
 
 
 class State(Enum):
@@ -29,12 +29,12 @@ class Stage(Enum):
 
 
 class Worker:
-    """One worker process, from its start until it has been waited for."""
+    """One worker, from its start until it has been waited for."""
 
     def __init__(
-        self, pid: int, slot: int, generation: int, channel: Channel, started: float, lifetime: Lifetime
+        self, runner: Runner, slot: int, generation: int, channel: Channel, started: float, lifetime: Lifetime
     ) -> None:
-        self.pid = pid
+        self.runner = runner
         self.slot = slot
         self.generation = generation
         """Of the configuration that it runs."""
@@ -55,6 +55,11 @@ class Worker:
         self.failure: tuple[str, int] | None = None
         """What it said of its failed start, and its exit code."""
 
+    @property
+    def pid(self) -> int:
+        """Its process id, or what stands for it."""
+        return self.runner.number
+
     def hear(self) -> list[Message] | None:
         """Take in what it has reported; the messages, for who wants to act on them. None at the end."""
         received = self.channel.receive()
@@ -72,13 +77,6 @@ class Worker:
         """Let it do something: see `channel`."""
         self.channel.send({"do": what, **more})
 
-    def kill(self, number: int) -> None:
-        """Send a signal."""
-        try:
-            os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass  # it has ended, and will be waited for
-
     def state_for_successor(self) -> dict[str, Any]:
         """What another program in this process needs to go on with the worker."""
         return {
@@ -93,9 +91,8 @@ class Worker:
         }
 
 
-def how_ended(status: int) -> str:
-    """The end of a process in words that follow its name."""
-    code = os.waitstatus_to_exitcode(status)
+def how_ended(code: int) -> str:
+    """The end of a worker in words that follow its name; less than 0 is a signal."""
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -4,7 +4,9 @@
     INT, QUIT   stop without waiting for requests      USR1    open log files anew
     TTIN, TTOU  one worker more, or less               USR2    replace the program, with sockets and workers
 
-It runs no event loop and no application (unless ``preload`` asks for it), so that little can stop it.
+It runs no event loop and no application (unless ``preload`` asks for it), so that little can stop it. Where
+its workers are threads, they are in its process. On Windows there are Ctrl+C, which stops like INT, and
+Ctrl+Break, which stops like TERM.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 from .. import logs
 from ..config import Config
+from ..conflicts import gil_trouble
 from ..errors import ServeryError
 from ..server import INTERRUPTED, start_line
 from . import upgrade
@@ -31,10 +34,13 @@ from .crew import Crew
 from .handle import State, Worker
 from .identity import find_identity
 from .listening import Sockets
+from .orphans import reap_orphans
 from .policy import Lifetime
-from .signals import Signals
+from .runners import ChildProcess, Forking, Job, Starter
+from .signals import Signals, existing
+from .spawning import Spawning
 from .systemd import Notifier
-from .worker import Job
+from .threads import Threading
 
 TICK = 0.1
 """Seconds between two looks at the workers."""
@@ -43,11 +49,9 @@ LONGEST_STEP = 0.5
 LAST_WAIT = 1.0
 """Seconds between the order to end at once and the kill."""
 
-HANDLED = tuple(
-    getattr(signal, f"SIG{name}")
-    for name in ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "TTIN", "TTOU", "CHLD")
-    if hasattr(signal, f"SIG{name}")
-)
+HANDLED = existing("TERM", "INT", "BREAK", "QUIT", "HUP", "USR1", "USR2", "TTIN", "TTOU", "CHLD")
+STOP = existing("TERM", "INT", "BREAK", "QUIT")
+FAST = existing("INT", "QUIT")
 
 log = logging.getLogger(logs.ERROR_LOGGER)
 
@@ -69,8 +73,9 @@ class Master:
         self._sockets = sockets
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals, selectors.EVENT_READ)
-        self.crew = Crew(config, wanted_workers(config), sockets, self._selector)
-        self.crew.blocked = HANDLED
+        starter = _starter(config)
+        self.crew = Crew(config, wanted_workers(config), sockets, self._selector, starter)
+        self._threads = isinstance(starter, Threading)
         self._notifier = Notifier(os.environ)
         self._announced = self._reloading = False
         self._stop_signal = 0
@@ -101,7 +106,8 @@ class Master:
         for entry in state["workers"]:
             channel = _adopt(entry["fd"], entry["unread"].encode())
             pid, slot, generation = entry["pid"], entry["slot"], entry["generation"]
-            worker = Worker(pid, slot, generation, channel, entry["started"], Lifetime(None, None, None))
+            runner = ChildProcess(pid)
+            worker = Worker(runner, slot, generation, channel, entry["started"], Lifetime(None, None, None))
             worker.state = State[entry["state"]]
             worker.deadline = float("inf") if entry["deadline"] is None else entry["deadline"]
             self.crew.adopt(worker)
@@ -112,7 +118,7 @@ class Master:
     # --- the loop ------------------------------------------------------------------------------------
 
     def run(self) -> int | Job:
-        """Serve until a signal; the exit code. In a new worker process: what that has to do."""
+        """Serve until a signal; the exit code. In a process forked for a worker: what that has to do."""
         before = time.monotonic()
         while True:
             for key, _ in self._selector.select(TICK):
@@ -122,6 +128,8 @@ class Master:
                 self._obey(number)
             now = time.monotonic()
             self.crew.reap(now)
+            if not self._threads:  # else the application's own children are this process's
+                reap_orphans(self._children())
             self.crew.watch(now, min(now - before, LONGEST_STEP))
             before = now
             if self.ready or not self._announced or self._stop_signal:
@@ -135,6 +143,11 @@ class Master:
                     return job
                 self._note_progress()
 
+    def _children(self) -> set[int]:
+        """The processes that somebody here waits for."""
+        found = {worker.pid for worker in self.crew.workers}
+        return found if self._check is None else found | {self._check.pid}
+
     def _note_progress(self) -> None:
         if self._check is not None and self._check.poll() is not None:
             self._replace_program(self._check.returncode)
@@ -146,6 +159,8 @@ class Master:
             bound = self._sockets.for_slot(0, config)
             line = start_line(config, _selection(config), self.crew.target, bound)
             print(line, file=sys.stderr, flush=True)
+            if self._threads and (trouble := gil_trouble()):
+                log.warning("the application has switched the GIL on: %s", trouble)
             self._notifier.ready(line)
         elif self._reloading:
             self._reloading = False
@@ -158,23 +173,24 @@ class Master:
             self._notifier.ready(f"{self.crew.target} workers serve")
 
     def _obey(self, number: int) -> None:
-        crew = self.crew
-        if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        if number in STOP:
             self._stop(number)
-        elif number == signal.SIGUSR1:
-            logs.reopen()
-            for worker in crew.workers:
-                worker.ask("reopen")
-        elif self._stop_signal or number == signal.SIGCHLD:
             return
-        elif number == signal.SIGHUP:
-            self._reload()
-        elif number == signal.SIGUSR2:
-            self._begin_upgrade()
-        elif number == signal.SIGTTIN:
-            self._scale(crew.target + 1)
-        elif number == signal.SIGTTOU:
-            self._scale(crew.target - 1)
+        match signal.Signals(number).name:
+            case "SIGUSR1":
+                logs.reopen()
+                for worker in self.crew.workers:
+                    worker.ask("reopen")
+            case _ if self._stop_signal:
+                return
+            case "SIGHUP":
+                self._reload()
+            case "SIGUSR2":
+                self._begin_upgrade()
+            case "SIGTTIN":
+                self._scale(self.crew.target + 1)
+            case "SIGTTOU":
+                self._scale(self.crew.target - 1)
 
     def _scale(self, target: int) -> None:
         try:
@@ -190,6 +206,8 @@ class Master:
     def _reload(self) -> None:
         """New workers with a new configuration; whatever is wrong with it, the old ones go on."""
         log.info("reloading")
+        if self._threads:
+            log.warning("reload: threads share the code that is imported already: only the settings are new")
         self._reloading = True
         self._notifier.reloading()
         try:
@@ -211,6 +229,9 @@ class Master:
 
     def _begin_upgrade(self) -> None:
         if self._check is not None:
+            return
+        if self._threads:
+            log.error("upgrade: workers that are threads end with the program that runs them; restart it")
             return
         log.info("trying out the program that is to replace this one")
         try:
@@ -244,7 +265,7 @@ class Master:
 
     def _stop(self, number: int) -> None:
         now = time.monotonic()
-        fast = number != signal.SIGTERM
+        fast = number in FAST
         if not self._stop_signal:
             self._stop_signal, self._fast = number, fast
             if self._check is not None:
@@ -287,6 +308,12 @@ class Master:
         requests = sum(each.get("in_progress", 0) for each in counts)
         connections = sum(each.get("connections", 0) for each in counts)
         return f"{requests} requests in progress, {connections} connections open"
+
+
+def _starter(config: Config) -> Starter:
+    if config.worker_kind == "thread":
+        return Threading()
+    return Forking(HANDLED) if config.start_method == "fork" else Spawning(HANDLED)
 
 
 def _selection(config: Config) -> Any:

@@ -18,6 +18,7 @@ from ..config import SETTINGS, Config
 from ..conflicts import RELOAD_DETAILS
 from ..sockets import bind_all, places
 from .child import Child
+from .orphans import reap_orphans
 from .signals import Signals
 from .watch import Rules, Watcher, open_watcher
 
@@ -116,6 +117,7 @@ def _until_change(child: Child, watcher: Watcher, stop: StopSignals) -> list[str
         changes = watcher.wait()
         if changes:
             return changes
+        reap_orphans({child.process.pid})
         ended = child.ended()
         if ended and not told and not stop.is_set():
             told = True

@@ -14,6 +14,11 @@ from collections.abc import Collection, Iterator
 from types import FrameType
 
 
+def existing(*names: str) -> tuple[int, ...]:
+    """The numbers of those of these signals (without SIG) that this system has."""
+    return tuple(getattr(signal, f"SIG{name}") for name in names if hasattr(signal, f"SIG{name}"))
+
+
 class Signals:
     """Notes the signals of this process in the order in which they come."""
 

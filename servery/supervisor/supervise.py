@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import gc
 import signal
+import socket
+import sys
 from collections.abc import Callable
 
 from .. import logs
 from ..apps import load_app
 from ..config import Config
+from ..conflicts import gil_trouble
 from ..errors import ConfigError
+from ..leaving import leave_within
 from ..selection import select
 from . import upgrade
 from .identity import find_identity, set_name, set_umask
+from .interpreter import pickled
 from .listening import Sockets
 from .master import HANDLED, Master
 from .pidfile import pidfile
+from .runners import Job
 from .signals import Signals
-from .worker import Job, run_worker
+from .worker import run_worker
 
 
 def run_supervised(config: Config, again: Callable[[], Config] | None = None) -> int:
@@ -27,13 +33,10 @@ def run_supervised(config: Config, again: Callable[[], Config] | None = None) ->
     Must be called in the main thread. Raises `ConfigError` and `StartupError` before anything serves. Returns
     in each worker process too, with that one's exit code.
     """
-    if not hasattr(signal, "SIGHUP"):
-        raise ConfigError(
-            "several workers need a system with fork(): serve with one, or start several servers"
-        )
     logs.configure(config)
     select(config)
     find_identity(config)
+    _check_platform(config)
     if upgrade.only_check():
         load_app(config)
         return 0
@@ -41,9 +44,25 @@ def run_supervised(config: Config, again: Callable[[], Config] | None = None) ->
     set_umask(config)
     signals = Signals(HANDLED)
     with signals.handled(), pidfile(config.pidfile):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # what came while the program was replaced
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # what came while the program was replaced
         outcome = _serve(config, again or (lambda: config), signals, state)
-    return run_worker(outcome) if isinstance(outcome, Job) else outcome
+    if isinstance(outcome, Job):
+        return run_worker(outcome)
+    # threads of workers may be left behind
+    return leave_within(config.timeout_cancel, outcome) if config.worker_kind == "thread" else outcome
+
+
+def _check_platform(config: Config) -> None:
+    """Whether what `config` asks for can be had here, now that all is imported that it needs."""
+    if config.worker_kind == "thread" and (trouble := gil_trouble()):
+        raise ConfigError(f"worker_kind thread: {trouble}")
+    if config.worker_kind == "process" and config.start_method == "spawn":
+        pickled(config, "worker_start spawn")
+    if config.reuse_port and not hasattr(socket, "SO_REUSEPORT"):
+        raise ConfigError("reuse_port: this system has no SO_REUSEPORT: drop it")
+    if config.worker_max_memory is not None and sys.platform == "win32":
+        raise ConfigError("worker_max_memory: Windows does not tell how much a process uses: drop it")
 
 
 def _serve(
@@ -55,7 +74,11 @@ def _serve(
         master = Master(config, again, signals, sockets)
         if state:
             master.take_over(state)
-        set_name(config, "master")
+        if config.worker_kind == "thread":  # there is no other process to become somebody else
+            set_name(config, "")
+            find_identity(config).assume()
+        else:
+            set_name(config, "master")
         if config.preload:
             master.crew.loaded = load_app(config)
             gc.collect()

@@ -1,4 +1,4 @@
-"""A worker process of the master: a `Server` of its own, and the link by which it reports and obeys."""
+"""A worker of the master: a `Server` of its own, and the link by which it reports and obeys."""
 
 from __future__ import annotations
 
@@ -8,65 +8,68 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 
 from .. import logs
-from ..apps import LoadedApp
 from ..config import Config
 from ..drivers.service import error_log
 from ..errors import ServeryError
 from ..failures import describe
 from ..leaving import leave_within
-from ..listening import Bound
 from ..server import Server
 from . import stacks
 from .channel import Channel, Message
 from .identity import find_identity, set_name
+from .runners import Job
+from .signals import existing
 
 BEAT = 1.0
 """Seconds between two reports of a worker whose event loop turns."""
 QUICK_BEAT = 0.1
 """The same where requests are counted, so that a worker is replaced soon after its limit."""
 
-FOR_THE_MASTER = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a new worker process is to do."""
-
-    config: Config
-    bound: Bound
-    loaded: LoadedApp | None
-    channel: Channel
+FOR_THE_MASTER = existing("INT", "BREAK", "QUIT", "HUP", "USR1", "USR2")
 
 
 def run_worker(job: Job) -> int:
-    """Serve until the master, or a signal, says to stop; the exit code. Main thread only."""
+    """Serve in this process until the master, or a signal, says to stop; the exit code. Main thread only."""
     # Ctrl+C goes to every process of the terminal; the master tells its workers what it means. Not SIG_IGN:
     # the application's own children would inherit that.
     for number in FOR_THE_MASTER:
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if not faulthandler.is_enabled() and sys.stderr is not None:
         faulthandler.enable()  # what SIGABRT shows when even the link's thread cannot run
-    link = Link(job.channel, _beat(job.config))
+    return leave_within(job.config.timeout_cancel, serve_job(job, own_process=True))
+
+
+def serve_job(job: Job, *, own_process: bool) -> int:
+    """Serve until the master, or a signal, says to stop; the exit code.
+
+    With a process of its own, that becomes who the configuration says; else the master has done so.
+    """
+    link = Link(job.channel, _beat(job.config), exits=own_process)
     try:
-        set_name(job.config, "worker")
-        find_identity(job.config).assume()
+        if own_process:
+            set_name(job.config, "worker")
+            find_identity(job.config).assume()
         server = Server(
             job.config,
             bound=job.bound,
             loaded=job.loaded,
             companion=link,
             signals=(signal.SIGTERM,),
+            sets_up_logs=own_process,
         )
         link.start(server)
-        code = server.run(announce=False)
+        return server.run(announce=False)
     except ServeryError as error:
         text, code = describe(error)
         job.channel.send({"failed": text, "code": code})
-    return leave_within(job.config.timeout_cancel, code)
+        return code
+    finally:
+        if not own_process:
+            link.end()
 
 
 class Link:
@@ -76,14 +79,24 @@ class Link:
     of its own, which works even then.
     """
 
-    def __init__(self, channel: Channel, beat: float) -> None:
+    def __init__(self, channel: Channel, beat: float, *, exits: bool) -> None:
+        """`exits` says that the process ends if it is to stop before the application is imported."""
         self._channel = channel
         self._beat = beat
+        self._exits = exits
+        self._thread: threading.Thread | None = None
 
     def start(self, server: Server) -> None:
         """Begin to obey; to be called in the thread that will run the server's loop."""
         arguments = (server, threading.get_ident())
-        threading.Thread(target=self._obey, args=arguments, name="servery link", daemon=True).start()
+        self._thread = threading.Thread(target=self._obey, args=arguments, name="servery link", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Obey no more; the channel stays open, but nothing more comes through it."""
+        self._channel.shut()
+        if self._thread is not None:
+            self._thread.join()
 
     def serving(self, server: Server) -> None:
         """See `servery.server.Companion`."""
@@ -105,7 +118,7 @@ class Link:
 
     def _do(self, message: Message, server: Server, loop_thread: int) -> None:
         match message["do"]:
-            case "retire" | "stop" | "hurry" | "force" if server.loaded is None:
+            case "retire" | "stop" | "hurry" | "force" if self._exits and server.loaded is None:
                 os._exit(0)  # an import cannot be cancelled, and has nothing to finish
             case "retire":
                 server.retire()
@@ -141,11 +154,13 @@ def report(server: Server) -> Message:
 
 
 def resident_memory() -> int:
-    """Octets of this process that are in memory; where only their peak is known, that."""
+    """Octets of this process that are in memory; where only their peak is known, that; 0 where nothing is."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
+        if sys.platform == "win32":
+            return 0
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
