@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .apps import refuse_while_importing
 from .config import Config
 from .server import Server
 from .supervisor import needs_supervisor
@@ -16,6 +17,7 @@ def run(app: Any, **settings: Any) -> None:
     processes serve; this returns in each of them. Raises `ConfigError` or `StartupError`; leaves with
     `SystemExit` if the stop was not clean.
     """
+    refuse_while_importing()
     config = Config(app=app, **settings)
     if needs_supervisor(config):
         from .supervisor.supervise import run_supervised

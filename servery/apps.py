@@ -23,6 +23,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGI3 = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_importing: list[str] = []
+"""The import strings of applications that are being imported now."""
+
 DEFAULT_ATTRIBUTES = ("app", "application")
 """What is looked for when the import string has no colon."""
 
@@ -64,6 +67,7 @@ def _import(spec: str, app_dir: str) -> Any:
     directory = os.path.abspath(app_dir)
     if sys.path[:1] != [directory]:
         sys.path.insert(0, directory)
+    _importing.append(spec)
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
@@ -71,7 +75,18 @@ def _import(spec: str, app_dir: str) -> Any:
             raise AppImportError(_not_found(error.name, directory)) from None
         text = f"module {module_name!r} cannot be imported: it raised {type(error).__name__}"
         raise AppImportError(text) from error
+    finally:
+        _importing.remove(spec)
     return _find_attribute(module, attribute, spec)
+
+
+def refuse_while_importing() -> None:
+    """Raises `ConfigError` if a program serves, by its import, an application that imports the program."""
+    if _importing:
+        raise ConfigError(
+            f"{_importing[0]} serves while it is imported, and so would serve itself without end: "
+            'let it do so only below `if __name__ == "__main__":`'
+        )
 
 
 def _check_spec(spec: str, module_name: str, colon: str, attribute: str) -> None:

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from .errors import AppImportError, ConfigError, LifespanError, ServeryError
 
+EXIT_UNCLEAN = 1
 EXIT_CONFIG = 2
 EXIT_STARTUP = 3
 EXIT_INTERRUPTED = 130

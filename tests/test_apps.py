@@ -395,3 +395,12 @@ def test_an_async_factory_is_refused():
         return three
 
     assert "is a coroutine: a factory must be a plain function" in error_of(create, factory=True)
+
+
+def test_a_program_that_serves_while_it_is_imported(project):
+    write(project / "unguarded.py", APP + "import servery\nservery.run('unguarded:app')\n")
+    with pytest.raises(AppImportError, match="it raised ConfigError") as caught:
+        load("unguarded:app")
+    assert 'below `if __name__ == "__main__":`' in str(caught.value.__cause__)
+    write(project / "guarded.py", APP + "import servery\nif __name__ == '__main__':\n    servery.run(app)\n")
+    assert load("guarded:app")

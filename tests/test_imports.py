@@ -18,7 +18,7 @@ LEAVES = frozenset({"errors", "limits", "events", "engine", "grammar", "_version
 ALLOWED: dict[str, frozenset[str]] = {
     "__init__": frozenset({"api", "config", "server"}) | LEAVES,
     "__main__": frozenset({"cli"}),
-    "api": frozenset({"config", "server", "supervisor"}) | LEAVES,
+    "api": frozenset({"apps", "config", "server", "supervisor"}) | LEAVES,
     "cli": frozenset(
         {
             "config",

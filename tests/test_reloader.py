@@ -56,6 +56,19 @@ async def app(scope, receive, send):
         await asyncio.sleep(0.02)
     await send({"type": "http.response.body", "body": b"done"})
 """
+DEAF_TO_CANCELLATION = """
+import asyncio
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"begun ", "more_body": True})
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+"""
 TALK = """
 async def app(scope, receive, send):
     if scope["type"] != "websocket":
@@ -304,8 +317,16 @@ def test_a_second_signal_kills(start):
         read_until(client, b"begun")
         reloader.process.send_signal(signal.SIGTERM)
         reloader.wait_for("a second signal kills it")
-        assert reloader.stop() == 0
+        assert reloader.stop() == 128 + signal.SIGTERM
         reloader.wait_for("was stopping; killing it")
+
+
+def test_a_request_that_ignores_its_cancellation_makes_the_exit_code_1(start):
+    reloader = start(DEAF_TO_CANCELLATION, timeout_graceful_shutdown=0.2, timeout_cancel=0.2)
+    with reloader.request() as client:
+        read_until(client, b"begun")
+        assert reloader.stop() == 1
+        reloader.wait_for("left behind", anywhere=True)
 
 
 def test_an_open_stream_does_not_hold_up_a_reload(start):

@@ -54,13 +54,24 @@ async def app(scope, receive, send):
 """
 
 
+EVERY_BEGIN = pytest.mark.parametrize("begun_by", ("fork", "spawn"))
+"""For what may depend on how the processes of workers begin."""
+
+
 @pytest.fixture
-def start(way, tmp_path):
+def begun_by():
+    """How they begin in all other tests."""
+    return "fork"
+
+
+@pytest.fixture
+def start(way, tmp_path, begun_by):
     """``with start(source, *flags) as server``: two workers, if `flags` do not say something else."""
 
     def start(source=APP, *flags, **options):
         workers = () if any(flag.startswith("--workers") for flag in flags) else ("--workers", "2")
-        return ServerProcess(tmp_path, source, *workers, "--timeout-linger", "0.5", *flags, **options)
+        usual = (*workers, "--worker-start", begun_by, "--timeout-linger", "0.5")
+        return ServerProcess(tmp_path, source, *usual, *flags, **options)
 
     return start
 
@@ -110,6 +121,7 @@ def test_two_workers_share_one_socket_and_end_with_their_master(start):
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_one_worker_with_a_master(start):
     with start(APP, "--workers", "1", "--worker-max-age", "3600") as server:
@@ -150,6 +162,7 @@ def test_workers_serve_on_every_kind_of_address(start, tmp_path, kind):
         assert os.path.exists(path) == (kind == "fd")
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_sockets_of_their_own(start):
     with start(APP, "--reuse-port") as server:
@@ -159,6 +172,54 @@ def test_sockets_of_their_own(start):
         for _ in range(32):  # connections of the dead worker's socket wait for its successor
             assert ask(server)
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("begun_by", ("spawn",))
+@pytest.mark.any_way
+def test_spawned_workers_share_sockets_of_every_kind_and_what_the_master_was_told(start, tmp_path):
+    """Fresh interpreters, with the flags of the master's, its arguments and its import path."""
+    source = """
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await lifespan(receive, send)
+        return
+    import warnings
+    is_main = threading.current_thread() is threading.main_thread()
+    facts = [os.getpid(), is_main, sys.argv[1:2], sys.warnoptions]
+    try:
+        warnings.warn("old", DeprecationWarning)
+    except DeprecationWarning:
+        facts.append("refused")
+    sys.stdin.fileno()
+    facts.append([fd for fd in range(3, 64) if os.path.exists(f"/dev/fd/{fd}") and os.get_inheritable(fd)])
+    await respond(send, repr(facts).encode())
+"""
+    path = str(tmp_path / "s")
+    where = ("--bind", f"unix:{path}", "--bind", "127.0.0.1:0")
+    prefix = ("env", "PYTHONWARNINGS=")
+    with start(source, where=where, dev=True, prefix=prefix) as server:
+        found = set()
+        for _ in range(64):
+            with server.connect() as sock:
+                sock.sendall(GET % b"")
+                pid, is_main, argv, warned, *rest = eval(read_response(sock)[1])
+                found.add(pid)
+            assert (is_main, argv, warned, rest) == (True, ["app:app"], ["default"], [[]])
+        assert found == workers(server)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+            sock.sendall(GET % b"")
+            assert eval(read_response(sock)[1])[0] in found
+        assert server.stop() == 0
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("begun_by", ("spawn",))
+@pytest.mark.any_way
+def test_a_spawned_worker_that_fails_at_the_start_ends_the_server(start):
+    with start("raise ZeroDivisionError('at import')", "--workers", "4") as server:
+        assert server.end() == 3
+    assert server.said.count("ZeroDivisionError: at import") == 1
 
 
 # --- start-up failures --------------------------------------------------------------------------------
@@ -209,6 +270,7 @@ def test_an_address_in_use_ends_the_server(start):
 # --- workers that die ---------------------------------------------------------------------------------
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_a_killed_worker_is_replaced_at_once_and_the_others_go_on(start):
     with start() as server:
@@ -237,6 +299,7 @@ def test_workers_that_die_again_and_again_are_started_with_growing_delays(start)
         assert server.stop() == 0
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_workers_end_when_their_master_is_killed(start):
     with start() as server:
@@ -274,6 +337,7 @@ def test_a_fast_stop_cancels_requests_but_ends_the_lifespan(start, number):
     assert "GET /wait/60" in server.said  # what was still open is named
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_ctrl_c_in_a_terminal_reaches_everybody_and_counts_once(start):
     with start(APP, start_new_session=True) as server:
@@ -294,6 +358,7 @@ def test_a_second_signal_ends_the_stop_at_once(start):
         assert server.end() == 128 + signal.SIGTERM
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_a_request_that_ignores_its_cancellation_makes_the_exit_code_1(start):
     source = """
@@ -334,6 +399,7 @@ def test_new_connections_are_refused_during_the_stop(start):
         assert server.end() == 0
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_a_stop_while_the_workers_import(start):
     source = "print('importing', flush=True)\ntime.sleep(60)"
@@ -383,6 +449,7 @@ def test_a_reload_brings_the_new_application_and_loses_no_request(start, tmp_pat
     assert server.said.count("new bye from") == 2
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_a_broken_application_leaves_the_old_workers_alone_until_it_is_repaired(start, tmp_path):
     with start() as server:
@@ -425,6 +492,7 @@ def test_a_reload_reads_the_configuration_first(start, tmp_path):
     assert not other.exists()
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_more_and_fewer_workers(start):
     with start() as server:
@@ -439,6 +507,7 @@ def test_more_and_fewer_workers(start):
         assert server.stop() == 0
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_log_files_are_opened_anew(start, tmp_path):
     (tmp_path / "logs.toml").write_text(
@@ -488,6 +557,23 @@ def test_the_program_is_replaced_with_its_sockets_and_loses_no_request(start):
         assert server.stop() == 0
     assert client.faults == []
     assert server.said.count("bye from") == 4
+
+
+@pytest.mark.parametrize("begun_by", ("spawn",))
+@pytest.mark.any_way
+def test_a_reload_and_an_upgrade_of_spawned_workers_lose_no_request(start):
+    with start(APP, "--no-access-log") as server, Client(server.port) as client:
+        for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR2):
+            before, said = workers(server), len(server.said)
+            server.signal(number)
+            eventually(lambda said=said: "reloaded: 2 workers serve" in server.said[said:])
+            eventually(lambda before=before: not before & workers(server))
+            eventually(lambda before=before: set(client.answers) - before)
+        client.__exit__()
+        assert server.stop() == 0
+    assert client.faults == []
+    assert server.said.count("bye from") == 8
+    assert "Warning" not in server.said
 
 
 @pytest.mark.any_way
@@ -544,6 +630,7 @@ def test_workers_are_replaced_at_their_age(start):
         assert server.stop() == 0
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_workers_that_grow_are_replaced_and_no_client_notices(start):
     source = (
@@ -594,6 +681,7 @@ def test_a_loop_that_comes_back_ends_in_order(start):
     assert "killing" not in server.said
 
 
+@EVERY_BEGIN
 @pytest.mark.any_way
 def test_an_interpreter_that_is_held_is_told_by_its_own_dump(start):
     with start(APP, "--worker-timeout", "1") as server, server.connect() as sock:
@@ -666,7 +754,7 @@ def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
     ours, theirs = open_channel()
     ours.sock.setblocking(True)
     with serve(app) as server, server.connect() as sock:
-        link = Link(theirs, 3600.0)
+        link = Link(theirs, 3600.0, exits=True)
         link.start(server.server)
         eventually(lambda: server.server.snapshot()["connections"] == 1)
         server.call(lambda: link.serving(server.server))

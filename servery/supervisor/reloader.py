@@ -16,6 +16,8 @@ from types import FrameType
 from .. import logs
 from ..config import SETTINGS, Config
 from ..conflicts import RELOAD_DETAILS
+from ..failures import EXIT_UNCLEAN
+from ..server import INTERRUPTED
 from ..sockets import bind_all, places
 from .child import Child
 from .orphans import reap_orphans
@@ -40,11 +42,15 @@ class StopSignals(Signals):
     def __init__(self) -> None:
         super().__init__((*STOP, signal.SIGCHLD) if sys.platform != "win32" else STOP)
         self.count = 0
+        self.last = 0
+        """The number of the last of them."""
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """See `Signals`. Counted at once: a watcher asks `is_set` without having waited."""
         super().note(number, frame)
-        self.count += number in STOP
+        if number in STOP:
+            self.count += 1
+            self.last = number
 
     def is_set(self) -> bool:
         """Whether the parent was told to stop."""
@@ -60,10 +66,11 @@ class StopSignals(Signals):
 def run_reloader(config: Config) -> int:
     """Serve `config.app` in a child process and replace that process whenever a source file changes.
 
-    Returns the exit code, 0, after SIGINT or SIGTERM; a second one kills a child that is still stopping.
-    Logs to ``servery.error``. Must be called in the main thread. Raises `ConfigError` and `BindError` before
-    anything has been started.
+    Returns the exit code after SIGINT or SIGTERM, that of a child which was stopped; a second one kills a
+    child that is still stopping. Logs to ``servery.error``. Must be called in the main thread. Raises
+    `ConfigError` and `BindError` before anything has been started.
     """
+    code = 0
     logs.configure(config)
     rules = Rules(config.reload_dir or _sources(config), config.reload_include, config.reload_exclude)
     where = places(config) if sys.platform != "win32" else []
@@ -81,11 +88,11 @@ def run_reloader(config: Config) -> int:
                     if changes:
                         log.info("%s changed; reloading", _summary(changes))
                 finally:
-                    _stop(child, _grace(config), stop)
+                    code = _stop(child, _grace(config), stop)
     finally:
         for listener in listeners:
             listener.close()
-    return 0
+    return code
 
 
 def _sources(config: Config) -> tuple[str, ...]:
@@ -125,13 +132,18 @@ def _until_change(child: Child, watcher: Watcher, stop: StopSignals) -> list[str
     return []
 
 
-def _stop(child: Child, grace: float, stop: StopSignals) -> None:
-    """Ask the child to stop, and kill it after `grace` seconds or a second signal. It is gone afterwards."""
+def _stop(child: Child, grace: float, stop: StopSignals) -> int:
+    """Ask the child to stop, and kill it after `grace` seconds or a second signal. It is gone afterwards.
+
+    Returns the exit code for it: 0 if it had ended before.
+    """
     deadline = time.monotonic() + grace
-    if not child.ended():
-        child.process.terminate()
-        if stop.is_set():
-            log.info("stopping the server process; a second signal kills it")
+    if child.ended():
+        child.close()
+        return 0
+    child.process.terminate()
+    if stop.is_set():
+        log.info("stopping the server process; a second signal kills it")
     while not child.ended():
         overdue = time.monotonic() >= deadline
         if overdue or stop.count > 1:
@@ -142,6 +154,9 @@ def _stop(child: Child, grace: float, stop: StopSignals) -> None:
             break
         stop.wait(max(0.0, min(TICK, deadline - time.monotonic())))
     child.close()
+    if child.process.returncode >= 0:
+        return child.process.returncode
+    return INTERRUPTED + stop.last if stop.count > 1 else EXIT_UNCLEAN
 
 
 def _summary(changes: list[str]) -> str:
