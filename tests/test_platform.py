@@ -262,16 +262,74 @@ def test_no_sockets_were_passed(start):
 # --- process 1, and log readers ---------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs a namespace for processes")
-@MODES
+AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc")
+NAMESPACES = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="needs a namespace for processes"
+)
+
+
+def process_1(server):
+    """What ``unshare`` runs."""
+    return psutil.Process(server.process.pid).children()[0]
+
+
+@NAMESPACES
+@pytest.mark.parametrize(
+    "mode", ((), ("--workers", "2"), ("--reload",)), ids=("one process", "master", "reload")
+)
 def test_as_process_1_it_stops_in_order(way, tmp_path, mode):
-    prefix = ("unshare", "--pid", "--fork", "--mount-proc")
-    with ServerProcess(tmp_path, WHO, *mode, prefix=prefix) as server, server.connect() as sock:
+    with ServerProcess(tmp_path, WHO, *mode, prefix=AS_PROCESS_1) as server, server.connect() as sock:
         sock.sendall(GET.replace(b"/ ", b"/wait "))
         server.wait_for("entered")
-        first = psutil.Process(server.process.pid).children()[0]
-        first.send_signal(signal.SIGTERM)
+        process_1(server).send_signal(signal.SIGTERM)
         assert read_response(sock)[1].startswith(b"(")
+        assert server.end() == 0
+
+
+@NAMESPACES
+@MODES
+def test_as_process_1_it_ends_at_the_deadline(way, tmp_path, mode):
+    source = """
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    print("entered", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+"""
+    flags = ("--timeout-graceful-shutdown", "0.2", "--timeout-cancel", "0.2")
+    with ServerProcess(tmp_path, source, *mode, *flags, prefix=AS_PROCESS_1) as server:
+        with server.connect() as sock:
+            sock.sendall(GET)
+            server.wait_for("entered")
+            process_1(server).send_signal(signal.SIGTERM)
+            assert server.end() == 1
+
+
+@NAMESPACES
+@pytest.mark.parametrize("mode", (("--workers", "2"), ("--reload",)), ids=("master", "reload"))
+def test_as_process_1_it_waits_for_those_who_have_lost_their_parents(way, tmp_path, mode):
+    source = """
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        return await lifespan(receive, send)
+    shell = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.4 & exit 5")
+    await respond(send, b"%d" % await shell.wait())
+"""
+    with ServerProcess(tmp_path, source, *mode, prefix=AS_PROCESS_1) as server:
+
+        def sleeping():
+            return [each for each in process_1(server).children() if each.name() == "sleep"]
+
+        for _ in range(3):
+            with server.connect() as sock:
+                sock.sendall(GET)
+                assert read_response(sock)[1] == b"5"
+        assert len(sleeping()) == 3
+        eventually(lambda: not sleeping(), "orphans are waited for")
+        process_1(server).send_signal(signal.SIGTERM)
         assert server.end() == 0
 
 
@@ -298,6 +356,84 @@ def test_a_log_reader_that_stops_reading_does_not_stop_the_server(way, tmp_path,
     os.close(reading)
 
 
+@MODES
+def test_a_log_reader_that_is_gone_does_not_stop_the_server(start, mode):
+    with start(*mode) as server, server.connect() as sock:
+        sock.sendall(GET)
+        read_response(sock)
+        server.break_output()
+        for _ in range(20):
+            sock.sendall(GET)
+            assert read_response(sock)[0].startswith(b"HTTP/1.1 200")
+        if mode:
+            os.kill(ask(server.connect())[0], signal.SIGKILL)  # which the master has to tell
+            eventually(lambda: len(psutil.Process(server.process.pid).children()) == 2)
+            assert ask(server.connect())
+        assert server.stop() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no device that is always full")
+@MODES
+def test_a_disk_that_is_full_does_not_stop_the_server(start, tmp_path, mode):
+    """Neither under the standard streams nor under a log file of the operator's own."""
+    (tmp_path / "logs.toml").write_text(
+        """
+[handlers.file]
+class = "logging.FileHandler"
+filename = "/dev/full"
+[loggers."servery.access"]
+handlers = ["file"]
+[loggers."servery.error"]
+handlers = ["file"]
+"""
+    )
+    path = str(tmp_path / "s")
+    for flags in ((), ("--log-config", "logs.toml")):
+        with open("/dev/full", "wb") as full:
+            with start(*flags, *mode, where=("--uds", path), output=full.fileno()) as server:
+                eventually(lambda: os.path.exists(path))
+                for _ in range(20):
+                    sock = socket.socket(socket.AF_UNIX)
+                    sock.connect(path)
+                    assert ask(sock)
+                assert server.stop() == 0
+
+
+def test_workers_that_have_run_out_of_descriptors_serve_those_who_are_connected(start):
+    def few():
+        import resource  # not everywhere
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    with start("--workers", "2", preexec_fn=few) as server, server.connect() as good:
+        good.sendall(GET)
+        read_response(good)
+        socks = [server.connect() for _ in range(256)]
+        server.wait_for("cannot accept connections")
+        for _ in range(20):
+            good.sendall(GET)
+            head, _, _ = read_response(good)
+            assert head.startswith(b"HTTP/1.1 200")
+        for sock in socks:
+            sock.close()
+        assert ask(server.connect())
+        assert server.stop() == 0
+    assert "Traceback" not in server.said
+
+
+def test_a_master_without_descriptors_goes_on_and_tries_again(start):
+    """What is lacking is lacking for the next worker; the limit is lifted again while the server runs."""
+    with start("--workers", "2") as server:
+        pid = ask(server.connect())[0]
+        psutil.Process(server.process.pid).rlimit(psutil.RLIMIT_NOFILE, (5, 4096))
+        os.kill(pid, signal.SIGKILL)
+        server.wait_for("cannot start a worker: .*; trying again in 0.5 s")
+        assert ask(server.connect())[0] != pid
+        psutil.Process(server.process.pid).rlimit(psutil.RLIMIT_NOFILE, (1024, 4096))
+        eventually(lambda: len(psutil.Process(server.process.pid).children()) == 2)
+        assert server.stop() == 0
+
+
 def readable(fd):
     """Whether something can be read from a pipe."""
     import select
@@ -310,7 +446,13 @@ def readable(fd):
 EXAMPLES = Path(__file__).parents[1] / "examples" / "deploy"
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def needs(program):
+    """For a test that runs `program`: left out where that is missing, but never in CI, which installs it."""
+    missing = shutil.which(program) is None and not (os.environ.get("CI") and sys.platform == "linux")
+    return pytest.mark.skipif(missing, reason=f"{program} is not installed")
+
+
+@needs("systemd-analyze")
 def test_the_units_for_systemd_are_sound(tmp_path):
     for unit in ("servery.service", "servery.socket"):
         text = (EXAMPLES / unit).read_text()
@@ -349,15 +491,7 @@ PROXIES = {
 
 @pytest.mark.parametrize(
     "file",
-    [
-        pytest.param(
-            file,
-            marks=pytest.mark.skipif(
-                not shutil.which(make("", 0)[0][0]), reason=f"{make('', 0)[0][0]} is not installed"
-            ),
-        )
-        for file, make in PROXIES.items()
-    ],
+    [pytest.param(file, marks=needs(make("", 0)[0][0])) for file, make in PROXIES.items()],
 )
 def test_requests_come_through_the_proxies(start, tmp_path, file):
     """Each proxy runs with its example, in which only addresses and paths are others."""

@@ -296,12 +296,16 @@ def test_a_signal_ends_parent_and_child(start, number):
         reloader.request()
 
 
-def test_ctrl_c_lets_a_request_in_flight_finish(start, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_a_request_in_flight_finish(start, tmp_path, number):
     """The terminal sends SIGINT to the whole process group; the child must take it for one signal."""
     reloader = start(SLOW)
     with reloader.request() as client:
         read_until(client, b"begun")
-        os.killpg(reloader.process.pid, signal.SIGINT)
+        if number == signal.SIGINT:
+            os.killpg(reloader.process.pid, number)
+        else:
+            reloader.process.send_signal(number)
         reloader.wait_for("a second signal kills it")
         reloader.wait_for("stopping: 1 requests in progress", anywhere=True)
         (tmp_path / "finish").touch()

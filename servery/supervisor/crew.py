@@ -7,6 +7,7 @@ about signals.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import selectors
 from collections import defaultdict
@@ -141,17 +142,19 @@ class Crew:
 
     def _start(self, slot: int, now: float) -> Job | None:
         bound = self._sockets.for_slot(slot, self.config)
-        ours, theirs = open_channel()
-        # The drain delay is for the whole server: the master has waited for it.
-        job = Job(self.config.replace(drain_delay=0.0), bound, self.loaded, theirs)
-        try:
-            runner = self._starter.start(job)
-        except OSError as error:
-            ours.close()
-            theirs.close()
-            delay = self._back_offs[slot].died(now)
-            log.error("cannot start a worker: %s; trying again in %g s", error.strerror, delay)
-            return None
+        with contextlib.ExitStack() as undo:
+            try:
+                ours, theirs = open_channel()
+                undo.callback(ours.close)
+                undo.callback(theirs.close)
+                # The drain delay is for the whole server: the master has waited for it.
+                job = Job(self.config.replace(drain_delay=0.0), bound, self.loaded, theirs)
+                runner = self._starter.start(job)
+            except OSError as error:
+                delay = self._back_offs[slot].died(now)
+                log.error("cannot start a worker: %s; trying again in %g s", error.strerror, delay)
+                return None
+            undo.pop_all()
         if runner is None:  # this is its process
             ours.close()
             self._selector.close()
