@@ -356,6 +356,25 @@ def test_a_log_reader_that_stops_reading_does_not_stop_the_server(way, tmp_path,
     os.close(reading)
 
 
+@pytest.mark.parametrize(
+    "mode", ((), ("--workers", "2"), ("--reload",)), ids=("one process", "master", "reload")
+)
+def test_addresses_of_ipv6_are_alike_in_every_mode(start, mode):
+    source = """
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        return await lifespan(receive, send)
+    await respond(send, repr((scope["client"], scope["server"])).encode())
+"""
+    with start(*mode, where=("--host", "::1", "--port", "0"), source=source) as server:
+        port = int(server.wait_for(r"http://\[::1\]:(\d+)")[1])
+        with socket.create_connection(("::1", port), WAIT) as sock:
+            own = sock.getsockname()[1]
+            assert ask(sock) == (("::1", own), ("::1", port))
+        server.wait_for(rf"\[::1\]:{own} - - ")
+        assert server.stop() == 0
+
+
 @MODES
 def test_a_log_reader_that_is_gone_does_not_stop_the_server(start, mode):
     with start(*mode) as server, server.connect() as sock:

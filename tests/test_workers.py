@@ -533,6 +533,34 @@ handlers = ["stderr"]
         assert server.stop() == 0
 
 
+@pytest.mark.any_way
+def test_a_reload_sets_up_the_logs_anew_in_master_and_workers(start, tmp_path):
+    config = tmp_path / "servery.toml"
+    config.write_text('log_level = "error"\naccess_log = false\n')
+    source = APP.replace(
+        "kind, _, value =",
+        'logging.getLogger("servery.error").debug("heard in %d", os.getpid())\n    kind, _, value =',
+    )
+    with start("import logging\n" + source, "--config", "servery.toml") as server:
+        server.wait_for("workers=2")
+        ask(server)
+        assert " INFO " not in server.said
+        config.write_text('log_level = "debug"\naccess_log_format = "json"\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("INFO     reloaded: 2 workers serve")
+        pid = ask(server)
+        server.wait_for(f"DEBUG    heard in {pid}\n")
+        server.wait_for(r'(?m)^\{.*"request_id".*\}$')
+        assert server.said.count('"request_id"') == 1  # one handler, not one more with each reload
+        config.write_text('log_config = "missing.toml"\n')
+        server.signal(signal.SIGHUP)
+        server.wait_for("log_config missing.toml: .*; going on as before")
+        pid = ask(server)
+        server.wait_for(f"DEBUG    heard in {pid}\n")
+        assert server.stop() == 0
+    assert server.said.count(f"heard in {pid}\n") <= 2
+
+
 # --- upgrade ------------------------------------------------------------------------------------------
 
 
