@@ -16,6 +16,7 @@ from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
 from .errors import ConfigError, ServeryError
 from .failures import EXIT_INTERRUPTED, report
+from .leaving import release_streams
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
 from .supervisor import needs_supervisor
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("servery: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    finally:
+        release_streams()
 
 
 def _run(arguments: list[str]) -> int:

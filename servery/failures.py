@@ -7,10 +7,10 @@ start, 128 and more a signal ended it.
 from __future__ import annotations
 
 import os
-import sys
 from types import TracebackType
 
 from .errors import AppImportError, ConfigError, LifespanError, ServeryError
+from .leaving import say
 
 EXIT_UNCLEAN = 1
 EXIT_CONFIG = 2
@@ -24,7 +24,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def report(error: ServeryError) -> int:
     """Print what `describe` says; the exit code."""
     text, code = describe(error)
-    print(text, file=sys.stderr)
+    say(text)
     return code
 
 

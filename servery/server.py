@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import signal
-import sys
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from .drivers.io import Io
 from .drivers.service import Service, error_log
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
-from .leaving import where
+from .leaving import say, where
 from .listening import Bound, bind, described, listen
 from .selection import Selection, select
 from .services import make_service
@@ -276,7 +275,7 @@ class Server:
     def _announce(self, loudly: bool) -> None:
         line = start_line(self.config, self.selection, 1, (self.listeners, self.redirects))
         if loudly:
-            print(line, file=sys.stderr, flush=True)
+            say(line)
         elif self._bound is None:  # who hands sockets over says where they are reached
             error_log.info("%s", line)
 

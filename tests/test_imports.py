@@ -71,12 +71,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     "sources": frozenset({"config", "settings", "rules", "conflicts"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
     "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
-    "logs": frozenset({"config"}) | LEAVES,
+    "logs": frozenset({"config", "leaving"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
     "sockets": frozenset({"config", "addresses", "inherited"}) | LEAVES,
     "inherited": frozenset({"addresses"}) | LEAVES,
     "leaving": LEAVES,
-    "failures": LEAVES,
+    "failures": frozenset({"leaving"}) | LEAVES,
     "demo": frozenset({"_version"}),
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""

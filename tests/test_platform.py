@@ -262,10 +262,14 @@ def test_no_sockets_were_passed(start):
 # --- process 1, and log readers ---------------------------------------------------------------------------
 
 
-AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc")
 NAMESPACES = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="needs a namespace for processes"
 )
+
+
+def start_as_process_1(start, *mode, **options):
+    """A server that is the first process of its namespace."""
+    return start(*mode, prefix=("unshare", "--pid", "--fork", "--mount-proc"), **options)
 
 
 def process_1(server):
@@ -277,8 +281,8 @@ def process_1(server):
 @pytest.mark.parametrize(
     "mode", ((), ("--workers", "2"), ("--reload",)), ids=("one process", "master", "reload")
 )
-def test_as_process_1_it_stops_in_order(way, tmp_path, mode):
-    with ServerProcess(tmp_path, WHO, *mode, prefix=AS_PROCESS_1) as server, server.connect() as sock:
+def test_as_process_1_it_stops_in_order(start, mode):
+    with start_as_process_1(start, *mode) as server, server.connect() as sock:
         sock.sendall(GET.replace(b"/ ", b"/wait "))
         server.wait_for("entered")
         process_1(server).send_signal(signal.SIGTERM)
@@ -288,7 +292,7 @@ def test_as_process_1_it_stops_in_order(way, tmp_path, mode):
 
 @NAMESPACES
 @MODES
-def test_as_process_1_it_ends_at_the_deadline(way, tmp_path, mode):
+def test_as_process_1_it_ends_at_the_deadline(start, mode):
     source = """
 async def app(scope, receive, send):
     assert scope["type"] == "http"
@@ -300,17 +304,16 @@ async def app(scope, receive, send):
             pass
 """
     flags = ("--timeout-graceful-shutdown", "0.2", "--timeout-cancel", "0.2")
-    with ServerProcess(tmp_path, source, *mode, *flags, prefix=AS_PROCESS_1) as server:
-        with server.connect() as sock:
-            sock.sendall(GET)
-            server.wait_for("entered")
-            process_1(server).send_signal(signal.SIGTERM)
-            assert server.end() == 1
+    with start_as_process_1(start, *mode, *flags, source=source) as server, server.connect() as sock:
+        sock.sendall(GET)
+        server.wait_for("entered")
+        process_1(server).send_signal(signal.SIGTERM)
+        assert server.end() == 1
 
 
 @NAMESPACES
 @pytest.mark.parametrize("mode", (("--workers", "2"), ("--reload",)), ids=("master", "reload"))
-def test_as_process_1_it_waits_for_those_who_have_lost_their_parents(way, tmp_path, mode):
+def test_as_process_1_it_waits_for_those_who_have_lost_their_parents(start, mode):
     source = """
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -318,7 +321,7 @@ async def app(scope, receive, send):
     shell = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.4 & exit 5")
     await respond(send, b"%d" % await shell.wait())
 """
-    with ServerProcess(tmp_path, source, *mode, prefix=AS_PROCESS_1) as server:
+    with start_as_process_1(start, *mode, source=source) as server:
 
         def sleeping():
             return [each for each in process_1(server).children() if each.name() == "sleep"]
@@ -391,6 +394,17 @@ def test_a_log_reader_that_is_gone_does_not_stop_the_server(start, mode):
         assert server.stop() == 0
 
 
+def connected(path):
+    """A client of the Unix socket `path`; None while nobody listens there."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="has no device that is always full")
 @MODES
 def test_a_disk_that_is_full_does_not_stop_the_server(start, tmp_path, mode):
@@ -410,11 +424,8 @@ handlers = ["file"]
     for flags in ((), ("--log-config", "logs.toml")):
         with open("/dev/full", "wb") as full:
             with start(*flags, *mode, where=("--uds", path), output=full.fileno()) as server:
-                eventually(lambda: os.path.exists(path))
                 for _ in range(20):
-                    sock = socket.socket(socket.AF_UNIX)
-                    sock.connect(path)
-                    assert ask(sock)
+                    assert ask(eventually(lambda: connected(path)))
                 assert server.stop() == 0
 
 
@@ -424,7 +435,7 @@ def test_workers_that_have_run_out_of_descriptors_serve_those_who_are_connected(
 
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
-    with start("--workers", "2", preexec_fn=few) as server, server.connect() as good:
+    with start("--workers", "2", source="app = ok", preexec_fn=few) as server, server.connect() as good:
         good.sendall(GET)
         read_response(good)
         socks = [server.connect() for _ in range(256)]
@@ -435,7 +446,9 @@ def test_workers_that_have_run_out_of_descriptors_serve_those_who_are_connected(
             assert head.startswith(b"HTTP/1.1 200")
         for sock in socks:
             sock.close()
-        assert ask(server.connect())
+        with server.connect() as sock:
+            sock.sendall(GET)
+            assert read_response(sock)[1] == b"ok"
         assert server.stop() == 0
     assert "Traceback" not in server.said
 

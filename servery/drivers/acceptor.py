@@ -21,6 +21,10 @@ from .service import error_log
 BATCH = 64
 """Connections accepted in one go, so that those already open get their turn."""
 
+SHARED_BATCH = 1
+"""The same where other workers accept from the same socket: a client that opens some connections at once, as
+proxies do, and keeps them shall not have all its requests at the worker that wakes up first."""
+
 PAUSE = 0.5
 """Seconds without accepting after the process, or the system, ran out of descriptors or memory."""
 
@@ -104,9 +108,12 @@ class TransportAcceptor:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
+        *,
         room: Room | None = None,
         clients: Clients | None = None,
+        batch: int = BATCH,
     ) -> None:
+        self._batch = batch
         self._room = room
         self._clients = clients
         self._held = self._stopped = False
@@ -161,8 +168,8 @@ class TransportAcceptor:
             self._loop.add_reader(self._sock, self._accept_some)
 
     def _accept_some(self) -> bool:
-        """Accept up to `BATCH` connections; whether more may be waiting."""
-        for _ in range(BATCH):
+        """Accept a batch of connections; whether more may be waiting."""
+        for _ in range(self._batch):
             if self._held and not self._stopped:
                 return False
             try:

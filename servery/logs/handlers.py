@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TextIO
 
+from ..leaving import silence
 from .escaping import escape_controls
 from .pipes import Pipe, open_pipe
 from .stamps import iso_time
@@ -48,27 +49,12 @@ class LogHandler(logging.StreamHandler[TextIO]):
         error = sys.exc_info()[1]
         if isinstance(error, BrokenPipeError):
             self._pipe = None
-            _silence(self.stream)
+            silence(self.stream)
         if self.lost == 1:
             name = getattr(self.stream, "name", "its stream")
             logging.getLogger("servery.error").warning(
                 "log lines to %s are lost: %s. Said only once.", name, error
             )
-
-
-def _silence(stream: TextIO) -> None:
-    """Point the standard stream at nothing: its reader is gone for good.
-
-    What is still buffered would otherwise fail again when the interpreter exits, and spoil the exit code.
-    """
-    if stream not in (sys.stdout, sys.stderr):
-        return
-    try:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
-    except (OSError, ValueError):
-        pass  # no descriptor behind it, or closed already
 
 
 class ErrorFormatter(logging.Formatter):

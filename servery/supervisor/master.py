@@ -26,6 +26,7 @@ from .. import logs
 from ..config import Config
 from ..conflicts import gil_trouble
 from ..errors import ServeryError
+from ..leaving import say
 from ..server import INTERRUPTED, start_line
 from . import upgrade
 from .channel import Channel
@@ -158,7 +159,7 @@ class Master:
             config = self.crew.config
             bound = self._sockets.for_slot(0, config)
             line = start_line(config, _selection(config), self.crew.target, bound)
-            print(line, file=sys.stderr, flush=True)
+            say(line)
             if self._threads and (trouble := gil_trouble()):
                 log.warning("the application has switched the GIL on: %s", trouble)
             self._notifier.ready(line)
@@ -297,7 +298,7 @@ class Master:
     def _exit_code(self) -> int:
         if self.crew.failure:
             text, code = self.crew.failure
-            print(text, file=sys.stderr, flush=True)
+            say(text)
             return code
         if self._forced:
             return INTERRUPTED + self._stop_signal
