@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .config import Config
-from .drivers.acceptor import BATCH, SHARED_BATCH, Acceptor
+from .drivers.acceptor import Acceptor
 from .drivers.io import Io
 from .drivers.service import Service
 from .sockets import Address, Listener, bind_all, parse_bind, places, tcp_port
@@ -40,13 +40,10 @@ async def listen(
     io: Io, service: Service, config: Config, own: Sequence[Listener], redirects: Sequence[Listener]
 ) -> list[Acceptor]:
     """Accept for `service` from its `own` listeners, and for the redirect to them from the others."""
-    batch = SHARED_BATCH if config.supervised and not config.reuse_port else BATCH
-    acceptors = list(await io.listen([listener.sock for listener in own], service, batch))
+    acceptors = list(await io.listen([listener.sock for listener in own], service))
     if redirects:
         redirect = Redirect(config.tls_redirect_port or tcp_port(own))
-        acceptors += await io.listen(
-            [listener.sock for listener in redirects], service.beside(redirect), batch
-        )
+        acceptors += await io.listen([listener.sock for listener in redirects], service.beside(redirect))
     return acceptors
 
 

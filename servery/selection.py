@@ -126,7 +126,7 @@ class Selection:
             ) from error
         return ReactorIo(
             loop,
-            lambda sock, begin, exhausted, batch: Listener(reactor, sock, begin, exhausted, batch),
+            lambda sock, begin, exhausted: Listener(reactor, sock, begin, exhausted),
             lambda service: self._beginner(reactor, service),
             reactor.close,
         )

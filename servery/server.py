@@ -22,6 +22,7 @@ from .admin.source import ProcessSource
 from .apps import LoadedApp, load_app
 from .asgi.lifespan import Lifespan, Phase
 from .config import Config
+from .drivers.balance import Loads
 from .drivers.io import Io
 from .drivers.service import Service, error_log
 from .drivers.wakeup import AsyncioWakeup
@@ -70,7 +71,8 @@ class Server:
 
     A supervisor hands over what is `bound` already, and an application that is `loaded` already;
     `signals` are those that begin a stop, its `companion` is told of the phases, and where several servers
-    share a process it, and not each of them, `sets_up_logs`.
+    share a process it, and not each of them, `sets_up_logs`. `loads` are those of the workers that accept
+    from the same sockets.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Server:
         companion: Companion | None = None,
         signals: Collection[int] = STOP_SIGNALS,
         sets_up_logs: bool = True,
+        loads: Loads | None = None,
     ) -> None:
         self.config = config
         self.selection = select(config)
@@ -107,6 +110,7 @@ class Server:
         self._companion = companion
         self._stop_signals = signals
         self._sets_up_logs = sets_up_logs
+        self._loads = loads
 
     @property
     def should_exit(self) -> bool:
@@ -242,7 +246,9 @@ class Server:
             return
         state = lifespan.state if task is not None else None
         certificates = None if self.tls is None else self.tls.certificates
-        service = self.service = make_service(self.config, self.selection, loaded, state, certificates)
+        service = self.service = make_service(
+            self.config, self.selection, loaded, state, certificates, self._loads
+        )
         acceptors = await listen(io, service, self.config, self.listeners, self.redirects)
         if self.tls is not None:
             self.tls.start()

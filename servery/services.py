@@ -11,11 +11,12 @@ from . import logs
 from .apps import LoadedApp
 from .config import Config
 from .drivers.admission import Admission
+from .drivers.balance import Balance, Loads
 from .drivers.clients import Clients
 from .drivers.contracts import Certificates
 from .drivers.front import Front, RequestIds
 from .drivers.preamble import PreambleRules
-from .drivers.room import Room
+from .drivers.room import Both, Places, Room
 from .drivers.service import Options, Service
 from .drivers.stamp import DateStamp
 from .metrics.counting import Metrics
@@ -33,10 +34,12 @@ def make_service(
     loaded: LoadedApp,
     state: dict[str, Any] | None,
     certificates: Certificates | None,
+    loads: Loads | None,
 ) -> Service:
     """What serves the application, in the running event loop.
 
-    `state` is its lifespan's, if it has one; `certificates` are shown to clients, if connections have TLS.
+    `state` is its lifespan's, if it has one; `certificates` are shown to clients, if connections have TLS;
+    `loads` are those of all workers, if they share sockets.
     """
     loop = asyncio.get_running_loop()
     stamp = DateStamp(config.date_header, config.server_header, config.extra_headers)
@@ -58,7 +61,7 @@ def make_service(
         options=Options(
             front=_front(config),
             preamble=_preamble(config),
-            room=Room(config.limit_connections) if config.limit_connections is not None else None,
+            room=_room(config, loads, loop),
             clients=_clients(config, metrics),
             metrics=metrics,
             make_http2=selection.http2_factory(config, stamp),
@@ -95,6 +98,14 @@ def _front(config: Config) -> Front | None:
     if config.request_id_header is not None:
         ids = RequestIds(config.request_id_header.lower().encode(), trust, config.request_id_reply)
     return Front(rewrite, ids) if rewrite is not None or ids is not None else None
+
+
+def _room(config: Config, loads: Loads | None, loop: asyncio.AbstractEventLoop) -> Places | None:
+    room = Room(config.limit_connections) if config.limit_connections is not None else None
+    if loads is None:
+        return room
+    balance = Balance(loads, loop)
+    return balance if room is None else Both(room, balance)
 
 
 def _clients(config: Config, metrics: Metrics | None) -> Clients | None:

@@ -82,6 +82,8 @@ class Stop:
         """
         service, limits = self._service, self._service.limits
         service.stopping = True
+        if service.room is not None:
+            service.room.close()
         for acceptor in self._acceptors:
             await acceptor.stop()
         for listener in self._listeners:

@@ -43,7 +43,6 @@ cdef class Watched:
 
 
 cdef class Listener(Watched):
-    cdef int _batch
     cdef object _sock           # keeps it open; not ours
     cdef object _opened         # called with (descriptor, peername, sockname) for each connection
     cdef object _exhausted      # called with the error number when descriptors or memory have run out

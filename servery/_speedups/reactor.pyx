@@ -268,7 +268,7 @@ cdef class Watched:
 # --- accepting ---------------------------------------------------------------------------------------------
 
 cdef class Listener(Watched):
-    """Accepts from `sock`, a listening socket that stays its owner's, in batches of `batch` at most.
+    """Accepts from `sock`, a listening socket that stays its owner's, in bounded batches.
 
     `opened(descriptor, peername, sockname)` is called for each connection and takes the descriptor over, for which it makes a
     `Transport`. If it raises before it has made one, the descriptor is closed; the loop's exception handler is told anyhow.
@@ -277,7 +277,7 @@ cdef class Listener(Watched):
     there, so it should `pause` this listener and `resume` later.
     """
 
-    def __init__(self, Reactor reactor not None, sock, opened, exhausted, int batch=ACCEPTED):
+    def __init__(self, Reactor reactor not None, sock, opened, exhausted):
         cdef sv_name name
         cdef int error
         sock.setblocking(False)
@@ -286,7 +286,6 @@ cdef class Listener(Watched):
         self._sock = sock
         self._opened = opened
         self._exhausted = exhausted
-        self._batch = batch
         error = sv_own_name(self.fd, &name)
         if error < 0:
             raise _error(-error)
@@ -320,7 +319,7 @@ cdef class Listener(Watched):
 
     cdef int ready(self, int what) except -1:
         if not self._paused:
-            self._accept(self._batch)
+            self._accept(ACCEPTED)
         return 0
 
     cdef int failed(self, object error) except -1:

@@ -15,15 +15,11 @@ from typing import Protocol
 
 from ..errors import ConfigError
 from .clients import UNCOUNTED, Clients, refuse
-from .room import Room
+from .room import Places
 from .service import error_log
 
 BATCH = 64
 """Connections accepted in one go, so that those already open get their turn."""
-
-SHARED_BATCH = 1
-"""The same where other workers accept from the same socket: a client that opens some connections at once, as
-proxies do, and keeps them shall not have all its requests at the worker that wakes up first."""
 
 PAUSE = 0.5
 """Seconds without accepting after the process, or the system, ran out of descriptors or memory."""
@@ -42,7 +38,7 @@ class Acceptor(Protocol):
         ...
 
     def hold(self) -> None:
-        """Accept nothing until `release`: there is no room."""
+        """Accept nothing until `release`, which has to come as often."""
         ...
 
     def release(self) -> None:
@@ -108,15 +104,13 @@ class TransportAcceptor:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         protocol: Callable[[], asyncio.Protocol],
-        *,
-        room: Room | None = None,
+        room: Places | None = None,
         clients: Clients | None = None,
-        batch: int = BATCH,
     ) -> None:
-        self._batch = batch
         self._room = room
         self._clients = clients
-        self._held = self._stopped = False
+        self._held = 0
+        self._stopped = False
         self._loop = loop
         self._sock = sock
         self._protocol = protocol
@@ -151,12 +145,12 @@ class TransportAcceptor:
 
     def hold(self) -> None:
         """See `Acceptor`."""
-        self._held = True
+        self._held += 1
         self._pause()
 
     def release(self) -> None:
         """See `Acceptor`."""
-        self._held = False
+        self._held -= 1
         if not self._stopped and not self._exhausted.pausing:
             self._resume()
 
@@ -168,8 +162,8 @@ class TransportAcceptor:
             self._loop.add_reader(self._sock, self._accept_some)
 
     def _accept_some(self) -> bool:
-        """Accept a batch of connections; whether more may be waiting."""
-        for _ in range(self._batch):
+        """Accept up to `BATCH` connections; whether more may be waiting."""
+        for _ in range(BATCH):
             if self._held and not self._stopped:
                 return False
             try:
@@ -238,7 +232,7 @@ class ReactorAcceptor:
         self, loop: asyncio.AbstractEventLoop, listen: Callable[[Callable[[int], None]], Listening]
     ) -> None:
         self._exhausted = Exhaustion(loop, self._pause, self._resume)
-        self._held = False
+        self._held = 0
         self._listening = listen(self._exhausted)
 
     async def stop(self) -> None:
@@ -249,12 +243,12 @@ class ReactorAcceptor:
 
     def hold(self) -> None:
         """See `Acceptor`."""
-        self._held = True
+        self._held += 1
         self._pause()
 
     def release(self) -> None:
         """See `Acceptor`."""
-        self._held = False
+        self._held -= 1
         if not self._exhausted.pausing:
             self._resume()
 

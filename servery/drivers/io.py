@@ -11,28 +11,26 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from .acceptor import BATCH, Acceptor, Listening, ReactorAcceptor, TransportAcceptor
+from .acceptor import Acceptor, Listening, ReactorAcceptor, TransportAcceptor
 from .clients import Clients, refuse
 from .protocols import protocol_factory
-from .room import Room
+from .room import Places
 from .service import Service
 
 Begin = Callable[[int, Any, Any], None]
 """Takes over an accepted descriptor, with what ``getpeername()`` and ``getsockname()`` say of it."""
 
-Listen = Callable[[socket.socket, Begin, Callable[[int], None], int], Listening]
+Listen = Callable[[socket.socket, Begin, Callable[[int], None]], Listening]
 """Watches a listening socket: each connection goes to the first function, an error number to the second when
-descriptors or memory have run out; the number is that of connections to be accepted in one go.
+descriptors or memory have run out.
 """
 
 
 class Io(Protocol):
     """The owner of a worker's sockets."""
 
-    async def listen(
-        self, socks: Sequence[socket.socket], service: Service, batch: int = BATCH
-    ) -> Sequence[Acceptor]:
-        """Begin to accept connections for `service` from all of `socks`, `batch` in one go."""
+    async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
+        """Begin to accept connections for `service` from all of `socks`."""
         ...
 
     def close(self) -> None:
@@ -46,16 +44,11 @@ class TransportIo:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    async def listen(
-        self, socks: Sequence[socket.socket], service: Service, batch: int = BATCH
-    ) -> Sequence[Acceptor]:
+    async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
         protocol = protocol_factory(service)
         room, clients = service.room, service.clients
-        acceptors = [
-            TransportAcceptor(self._loop, sock, protocol, room=room, clients=clients, batch=batch)
-            for sock in socks
-        ]
+        acceptors = [TransportAcceptor(self._loop, sock, protocol, room, clients) for sock in socks]
         for acceptor in acceptors:
             await acceptor.start()
         return _in_room(acceptors, service)
@@ -82,23 +75,21 @@ class ReactorIo:
         self._beginner = beginner
         self._close = close
 
-    async def listen(
-        self, socks: Sequence[socket.socket], service: Service, batch: int = BATCH
-    ) -> Sequence[Acceptor]:
+    async def listen(self, socks: Sequence[socket.socket], service: Service) -> Sequence[Acceptor]:
         """See `Io`."""
         begin = self._beginner(service)
         if service.room is not None:
             begin = _counted(begin, service.room)
         if service.clients is not None:
             begin = _admitted(begin, service.clients)
-        return _in_room([self._acceptor(sock, begin, batch) for sock in socks], service)
+        return _in_room([self._acceptor(sock, begin) for sock in socks], service)
 
     def close(self) -> None:
         """See `Io`."""
         self._close()
 
-    def _acceptor(self, sock: socket.socket, begin: Begin, batch: int) -> Acceptor:
-        return ReactorAcceptor(self._loop, lambda exhausted: self._listen(sock, begin, exhausted, batch))
+    def _acceptor(self, sock: socket.socket, begin: Begin) -> Acceptor:
+        return ReactorAcceptor(self._loop, lambda exhausted: self._listen(sock, begin, exhausted))
 
 
 def _in_room(acceptors: Sequence[Acceptor], service: Service) -> Sequence[Acceptor]:
@@ -109,7 +100,7 @@ def _in_room(acceptors: Sequence[Acceptor], service: Service) -> Sequence[Accept
     return acceptors
 
 
-def _counted(begin: Begin, room: Room) -> Begin:
+def _counted(begin: Begin, room: Places) -> Begin:
     """`begin`, for connections that take a place each."""
 
     def take(fd: int, peer: Any, own: Any) -> None:

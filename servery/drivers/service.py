@@ -24,7 +24,7 @@ from .clock import Clock
 from .contracts import Certificates, Connection, Corked, Cycle, EngineFactory, HandshakeReader, StreamsFactory
 from .front import Front
 from .lag import watch_lag
-from .room import Room
+from .room import Places
 from .slow import SlowRequests
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Options:
 
     front: Front | None = None
     preamble: PreambleRules | None = None
-    room: Room | None = None
+    room: Places | None = None
     clients: Clients | None = None
     metrics: Metrics | None = None
     make_http2: StreamsFactory | None = None

@@ -17,6 +17,7 @@ from .. import logs
 from ..apps import LoadedApp
 from ..config import Config
 from ..failures import EXIT_STARTUP
+from .board import Board
 from .channel import open_channel
 from .handle import Stage, State, Worker, how_ended
 from .listening import Sockets
@@ -54,6 +55,7 @@ class Crew:
         sockets: Sockets,
         selector: selectors.BaseSelector,
         starter: Starter,
+        board: Board | None,
     ) -> None:
         self.config = config
         self.target = target
@@ -76,6 +78,7 @@ class Crew:
         self.left_behind: list[Worker] = []
         """Threads that did not end when they should have."""
         self._starter = starter
+        self._board = board
         self._sockets = sockets
         self._selector = selector
         self._back_offs: defaultdict[int, BackOff] = defaultdict(BackOff)
@@ -148,7 +151,9 @@ class Crew:
                 undo.callback(ours.close)
                 undo.callback(theirs.close)
                 # The drain delay is for the whole server: the master has waited for it.
-                job = Job(self.config.replace(drain_delay=0.0), bound, self.loaded, theirs)
+                config = self.config.replace(drain_delay=0.0)
+                board = None if config.reuse_port else self._board
+                job = Job(config, bound, self.loaded, theirs, slot, board)
                 runner = self._starter.start(job)
             except OSError as error:
                 delay = self._back_offs[slot].died(now)
@@ -292,6 +297,8 @@ class Crew:
             self._selector.unregister(worker.channel)
         worker.channel.close()
         self.workers.remove(worker)
+        if self._board is not None and not self._here(worker.slot):
+            self._board.clear(worker.slot)
         if worker.slot >= self.target:
             self._sockets.give_up(worker.slot)
         how = how_ended(code)

@@ -29,6 +29,7 @@ from ..errors import ServeryError
 from ..leaving import say
 from ..server import INTERRUPTED, start_line
 from . import upgrade
+from .board import open_board
 from .channel import Channel
 from .cpus import usable_cpus
 from .crew import Crew
@@ -75,7 +76,8 @@ class Master:
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals, selectors.EVENT_READ)
         starter = _starter(config)
-        self.crew = Crew(config, wanted_workers(config), sockets, self._selector, starter)
+        board = open_board(for_spawned=isinstance(starter, Spawning))
+        self.crew = Crew(config, wanted_workers(config), sockets, self._selector, starter, board)
         self._threads = isinstance(starter, Threading)
         self._notifier = Notifier(os.environ)
         self._announced = self._reloading = False

@@ -15,6 +15,7 @@ from typing import Protocol
 from ..apps import LoadedApp
 from ..config import Config
 from ..listening import Bound
+from .board import Board
 from .channel import Channel
 
 
@@ -27,6 +28,9 @@ class Job:
     loaded: LoadedApp | None
     """The application, if it is imported already."""
     channel: Channel
+    slot: int
+    board: Board | None = None
+    """Where it finds what the others have to do, if they accept from the same sockets."""
 
 
 class Runner(Protocol):

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ..sockets import Listener
+from .board import Board
 from .channel import Channel
 from .interpreter import Handle, socket_of, told
 from .runners import Job
@@ -20,7 +21,11 @@ def main(pipe: int) -> int:
         os.close(pipe)
     sys.path[:], sys.argv[:] = handed.path, handed.argv
     bound = [_listener(each) for each in handed.own], [_listener(each) for each in handed.redirects]
-    return run_worker(Job(handed.config, bound, None, Channel(socket_of(handed.channel))))
+    board = None if handed.board is None else Board(handed.board)
+    if handed.board is not None:
+        os.close(handed.board)  # the memory stays
+    channel = Channel(socket_of(handed.channel))
+    return run_worker(Job(handed.config, bound, None, channel, handed.slot, board))
 
 
 def _listener(handle: Handle) -> Listener:

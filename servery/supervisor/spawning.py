@@ -22,6 +22,9 @@ class Handed(NamedTuple):
     own: list[Handle]
     redirects: list[Handle]
     channel: Handle
+    slot: int
+    board: int | None
+    """The descriptor of its memory."""
     path: list[str]
     """Where modules are looked for."""
     argv: list[str]
@@ -64,6 +67,9 @@ class Spawning:
         own, redirects = job.bound
         socks = [listener.sock for listener in (*own, *redirects)]
         descriptors = [sock.fileno() for sock in (*socks, job.channel.sock)]
+        board = job.board.descriptor if job.board is not None else None
+        if board is not None:
+            descriptors.append(board)
         with holding_back(self._held_back):
             process, pipe = launch(MODULE, descriptors, apart=True)
         handles = [handle_of(sock, process.pid) for sock in socks]
@@ -72,6 +78,8 @@ class Spawning:
             own=handles[: len(own)],
             redirects=handles[len(own) :],
             channel=handle_of(job.channel.sock, process.pid),
+            slot=job.slot,
+            board=board,
             path=sys.path,
             argv=sys.argv,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
+from dataclasses import replace
 
 from ..sockets import Listener
 from .runners import Job
@@ -59,7 +60,7 @@ class Threading:
         """See `Starter`."""
         own, redirects = job.bound
         copies = ([_copy(each) for each in own], [_copy(each) for each in redirects])
-        return WorkerThread(Job(job.config, copies, None, job.channel))
+        return WorkerThread(replace(job, bound=copies, loaded=None))
 
 
 def _copy(listener: Listener) -> Listener:

@@ -60,6 +60,7 @@ def serve_job(job: Job, *, own_process: bool) -> int:
             companion=link,
             signals=(signal.SIGTERM,),
             sets_up_logs=own_process,
+            loads=job.board.loads(job.slot) if job.board is not None else None,
         )
         link.start(server)
         return server.run(announce=False)
