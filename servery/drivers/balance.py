@@ -51,18 +51,15 @@ class Balance(Places):
 
     def take(self) -> None:
         """See `Places`."""
-        self._mine += 1
-        self._loads.counts[self._loads.slot] = self._mine + 1
-        if self._timer is None and self._has_too_many():
+        self._count(1)
+        if self._timer is None and self._acceptors and self._has_too_many():
             self._timer = self._loop.call_later(TURN, self._go_on)
             for acceptor in self._acceptors:
                 acceptor.hold()
 
     def give(self) -> None:
         """See `Places`."""
-        self._mine -= 1
-        if self._acceptors:
-            self._loads.counts[self._loads.slot] = self._mine + 1
+        self._count(-1)
 
     def close(self) -> None:
         """See `Places`: nobody waits for this worker any more."""
@@ -71,6 +68,11 @@ class Balance(Places):
             self._timer.cancel()
             self._go_on()
         self._acceptors.clear()
+
+    def _count(self, change: int) -> None:
+        self._mine += change
+        if self._acceptors:
+            self._loads.counts[self._loads.slot] = self._mine + 1
 
     def _has_too_many(self) -> bool:
         others = [
