@@ -36,10 +36,9 @@ def make_service(
     certificates: Certificates | None,
     loads: Loads | None,
 ) -> Service:
-    """What serves the application, in the running event loop.
+    """What serves the application, in the running event loop; None is what there is none of.
 
-    `state` is its lifespan's, if it has one; `certificates` are shown to clients, if connections have TLS;
-    `loads` are those of all workers, if they share sockets.
+    `state` is the lifespan's, `certificates` are shown to clients, `loads` are of workers that share sockets.
     """
     loop = asyncio.get_running_loop()
     stamp = DateStamp(config.date_header, config.server_header, config.extra_headers)

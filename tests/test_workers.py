@@ -667,7 +667,7 @@ def test_workers_that_grow_are_replaced_and_no_client_notices(start):
 kept, answer = [], app
 
 async def app(*args):
-    kept.append(bytes(200_000))
+    kept.append(b"x" * 200_000)
     await answer(*args)
 """
     )
