@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from array import array
 from collections import Counter
 
 import pytest
@@ -60,7 +61,7 @@ def loop(monkeypatch):
     return Loop(monkeypatch)
 
 
-def make(loop, counts, slot=0):
+def make(loop, counts, slot=1):
     """A balance in a slot of `counts`, and its acceptor."""
     made, acceptor = Balance(Loads(memoryview(counts), slot), loop), Acceptor()
     made.join(acceptor)
@@ -69,9 +70,7 @@ def make(loop, counts, slot=0):
 
 def counts(*values):
     """Connections of the workers; None where there is no worker."""
-    from array import array
-
-    return array("q", [0 if value is None else value + 1 for value in values])
+    return array("q", [len(values), *(0 if value is None else value + 1 for value in values), 1])
 
 
 # --- the rule ----------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def test_one_more_than_others_and_an_eighth_is_tolerated(loop, fewest, most):
     assert acceptor.held == 1
     loop.turn(balance.TURN)
     assert acceptor.held == 0
-    assert numbers[0] == most + 2
+    assert numbers[1] == most + 2
 
 
 def test_others_who_take_nothing_in_their_turn_are_not_waited_for_again_at_once(loop):
@@ -104,7 +103,7 @@ def test_others_who_take_nothing_in_their_turn_are_not_waited_for_again_at_once(
     made.take()
     assert acceptor.held == 1
     loop.turn(balance.TURN)
-    numbers[1] += 1  # it has taken one
+    numbers[2] += 1  # it has taken one
     made.take()
     assert acceptor.held == 1
 
@@ -123,16 +122,16 @@ def test_nobody_waits_for_a_worker_that_stops(loop):
         made.take()
     assert acceptor.held == 1
     made.close()
-    assert (numbers[0], acceptor.held, loop.timers) == (0, 0, [])
+    assert (numbers[1], acceptor.held, loop.timers) == (0, 0, [])
     made.give()
     made.take()  # who has connected before is accepted all the same
-    assert (numbers[0], acceptor.held) == (0, 0)
+    assert (numbers[1], acceptor.held) == (0, 0)
 
 
 def test_with_a_limit_on_connections_both_hold(loop):
     numbers = counts(0, 0)
     acceptor = Acceptor()
-    both = Both(Room(2), Balance(Loads(memoryview(numbers), 0), loop))
+    both = Both(Room(2), Balance(Loads(memoryview(numbers), 1), loop))
     both.join(acceptor)
     both.take()
     both.take()
@@ -140,7 +139,7 @@ def test_with_a_limit_on_connections_both_hold(loop):
     loop.turn(balance.TURN)
     assert acceptor.held == 1
     both.give()
-    assert (acceptor.held, numbers[0]) == (0, 2)
+    assert (acceptor.held, numbers[1]) == (0, 2)
     both.close()
 
 
@@ -152,10 +151,16 @@ def test_the_memory_is_shared_by_its_descriptor():
     mine = open_board(for_spawned=True)
     assert mine is not None
     other = Board(mine.descriptor)
-    other.loads(3).counts[3] = 7
-    assert mine.loads(0).counts[3] == 7
+    counts, slot = other.loads(3)
+    counts[slot] = 7
+    assert mine.loads(0).counts[slot] == 7
     mine.clear(3)
-    assert other.loads(0).counts[3] == 0
+    assert counts[slot] == 0
+    for wide, slots in ((3, 4), (0, 4), (SLOTS - 1, SLOTS), (SLOTS, SLOTS)):
+        mine.widen(wide)
+        assert counts[0] == slots
+    counts, slot = mine.loads(SLOTS - 1)
+    counts[slot] = 1
     assert mine.loads(SLOTS) is None
     mine.clear(SLOTS)
     os.close(mine.descriptor)

@@ -24,7 +24,11 @@ TOLERATED = 8
 
 
 class Loads(NamedTuple):
-    """What the workers in all slots have: connections plus one, 0 for nobody. `slot` is our own."""
+    """What the workers in all slots have; `slot` is our own, from 1.
+
+    The first of the numbers is how many slots there are. In those stands a worker's number of connections plus
+    one, or 0 for nobody.
+    """
 
     counts: memoryview[int]
     slot: int
@@ -75,10 +79,10 @@ class Balance(Places):
             self._loads.counts[self._loads.slot] = self._mine + 1
 
     def _has_too_many(self) -> bool:
-        others = [
-            count for slot, count in enumerate(self._loads.counts) if count and slot != self._loads.slot
-        ]
-        fewest = min(others, default=self._mine + 1) - 1
+        counts, slot = self._loads
+        others = counts[1 : 1 + counts[0]].tolist()
+        del others[slot - 1]
+        fewest = min(filter(None, others), default=self._mine + 1) - 1
         if self._mine <= fewest + 1 + fewest // TOLERATED:
             return False
         now = monotonic()

@@ -15,7 +15,7 @@ from ..drivers.balance import Loads
 
 SLOTS = 512
 """Workers that have a place; those beyond do without."""
-SIZE = 8 * SLOTS
+SIZE = 8 * (1 + SLOTS)
 
 
 class Board:
@@ -28,12 +28,16 @@ class Board:
 
     def loads(self, slot: int) -> Loads | None:
         """What the worker of a slot sees, and changes."""
-        return Loads(self._counts, slot) if slot < SLOTS else None
+        return Loads(self._counts, 1 + slot) if slot < SLOTS else None
+
+    def widen(self, slot: int) -> None:
+        """A worker is about to start in a slot."""
+        self._counts[0] = max(self._counts[0], min(1 + slot, SLOTS))
 
     def clear(self, slot: int) -> None:
         """Nobody serves there."""
         if slot < SLOTS:
-            self._counts[slot] = 0
+            self._counts[1 + slot] = 0
 
 
 def open_board(for_spawned: bool) -> Board | None:

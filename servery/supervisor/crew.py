@@ -153,6 +153,8 @@ class Crew:
                 # The drain delay is for the whole server: the master has waited for it.
                 config = self.config.replace(drain_delay=0.0)
                 board = None if config.reuse_port else self._board
+                if board is not None:
+                    board.widen(slot)
                 job = Job(config, bound, self.loaded, theirs, slot, board)
                 runner = self._starter.start(job)
             except OSError as error:
