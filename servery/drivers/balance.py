@@ -26,8 +26,8 @@ TOLERATED = 8
 class Loads(NamedTuple):
     """What the workers in all slots have; `slot` is our own, from 1.
 
-    The first of the numbers is how many slots there are. In those stands a worker's number of connections plus
-    one, or 0 for nobody.
+    The first of the numbers is how many slots there are. In those stands the number of a worker's connections
+    plus one, or 0 for nobody.
     """
 
     counts: memoryview[int]
