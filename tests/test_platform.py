@@ -480,7 +480,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "deploy"
 
 def needs(program):
     """For a test that runs `program`: left out where that is missing, but never in CI, which installs it."""
-    missing = shutil.which(program) is None and not (os.environ.get("NOTHING_MISSING") and sys.platform == "linux")
+    missing = shutil.which(program) is None and not (
+        os.environ.get("NOTHING_MISSING") and sys.platform == "linux"
+    )
     return pytest.mark.skipif(missing, reason=f"{program} is not installed")
 
 

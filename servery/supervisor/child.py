@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..addresses import FdAddress, parse_bind
 from ..errors import ServeryError
+from .handle import how_ended
 from .interpreter import holding_back, launch, pickled, tell, told
 
 if TYPE_CHECKING:
@@ -48,12 +49,7 @@ class Child:
     def ended(self) -> str | None:
         """How the process ended, in words that follow its name; None while it runs."""
         code = self.process.poll()
-        if code is None:
-            return None
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                return f"was killed by {signal.Signals(-code).name}"
-        return f"exited with code {code}"
+        return None if code is None else how_ended(code)
 
     def close(self) -> None:
         """Let go of a process that has ended."""
