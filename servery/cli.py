@@ -16,9 +16,9 @@ from ._version import __version__
 from .config import GROUPS, SETTINGS, Config
 from .errors import ConfigError, ServeryError
 from .failures import EXIT_INTERRUPTED, report
-from .leaving import release_streams
 from .settings import Setting, Switch, Texts, nearest
 from .sources import Loaded, flag, load
+from .streams import release_streams
 from .supervisor import needs_supervisor
 
 HELP_COLUMNS = 100

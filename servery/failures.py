@@ -10,7 +10,7 @@ import os
 from types import TracebackType
 
 from .errors import AppImportError, ConfigError, LifespanError, ServeryError
-from .leaving import say
+from .streams import say
 
 EXIT_UNCLEAN = 1
 EXIT_CONFIG = 2

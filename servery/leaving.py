@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, TextIO
+from typing import Any
+
+from .streams import release_streams
 
 log = logging.getLogger("servery.error")
 
@@ -31,40 +33,6 @@ def leave_within(timeout: float, code: int) -> int:
         arguments = (time.monotonic() + max(timeout, LEAST), code or 1)
         threading.Thread(target=_watch, args=arguments, name="servery exit", daemon=True).start()
     return code
-
-
-def say(text: str) -> None:
-    """Print a line for the operator on stderr; that it cannot be written is no reason to stop."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except OSError:
-        pass
-
-
-def release_streams() -> None:
-    """Write what is buffered for the standard streams, or drop it: at the exit it would spoil the code.
-
-    To be called by processes that do not call `leave_within`, which does it.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, ValueError):
-            pass  # there is none, or it is closed
-        except OSError:
-            silence(stream)
-
-
-def silence(stream: TextIO) -> None:
-    """Point the standard stream at nothing: its reader is gone for good, or its disk is full at the end."""
-    if stream not in (sys.stdout, sys.stderr):
-        return
-    try:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
-    except (OSError, ValueError):
-        pass  # no descriptor behind it, or closed already
 
 
 def where(coroutine: Any) -> str:

@@ -27,12 +27,13 @@ from .drivers.io import Io
 from .drivers.service import Service, error_log
 from .drivers.wakeup import AsyncioWakeup
 from .errors import LifespanError
-from .leaving import say, where
+from .leaving import where
 from .listening import Bound, bind, described, listen
 from .selection import Selection, select
 from .services import make_service
 from .sockets import Listener
 from .stopping import UNWIND, Stop, race
+from .streams import say
 from .tls.watch import Watcher, watch
 
 INTERRUPTED = 128

@@ -25,6 +25,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "settings",
             "sources",
             "show",
+            "streams",
             "supervisor",
             "server",
             "selection",
@@ -38,12 +39,12 @@ ALLOWED: dict[str, frozenset[str]] = {
     | LEAVES,
     "supervisor": frozenset(
         {"server", "selection", "apps", "drivers", "sockets", "addresses", "config", "logs", "leaving"}
-        | {"failures", "listening", "conflicts"}
+        | {"failures", "listening", "conflicts", "streams"}
     )
     | LEAVES,
     "server": frozenset(
         {"selection", "services", "drivers", "asgi", "apps", "sockets", "addresses", "logs", "config"}
-        | {"leaving", "tls", "listening", "stopping", "admin"}
+        | {"leaving", "tls", "listening", "stopping", "admin", "streams"}
     )
     | LEAVES,
     "services": frozenset({"selection", "drivers", "apps", "logs", "config", "proxies", "metrics"}) | LEAVES,
@@ -71,12 +72,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     "sources": frozenset({"config", "settings", "rules", "conflicts"}) | LEAVES,
     "show": frozenset({"config", "settings", "sources"}) | LEAVES,
     "apps": frozenset({"config", "settings", "failures"}) | LEAVES,
-    "logs": frozenset({"config", "leaving"}) | LEAVES,
+    "logs": frozenset({"config", "streams"}) | LEAVES,
     "addresses": frozenset({"config"}) | LEAVES,
     "sockets": frozenset({"config", "addresses", "inherited"}) | LEAVES,
     "inherited": frozenset({"addresses"}) | LEAVES,
-    "leaving": LEAVES,
-    "failures": frozenset({"leaving"}) | LEAVES,
+    "leaving": frozenset({"streams"}) | LEAVES,
+    "failures": frozenset({"streams"}) | LEAVES,
+    "streams": LEAVES,
     "demo": frozenset({"_version"}),
 } | dict.fromkeys(LEAVES, LEAVES)
 """Who may import whom, by the first name below servery. A package may always import itself."""

@@ -148,11 +148,14 @@ def test_a_peer_that_is_gone_or_does_not_read_is_no_error():
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
-    ((0, "exited with code 0"), (3 << 8, "exited with code 3"), (9, "was killed by SIGKILL")),
+    ("code", "words"),
+    (
+        *((0, "exited with code 0"), (3, "exited with code 3"), (-9, "was killed by SIGKILL")),
+        (-99, "was killed by signal 99"),
+    ),
 )
-def test_how_a_process_ended(status, words):
-    assert how_ended(status) == words
+def test_how_a_process_ended(code, words):
+    assert how_ended(code) == words
 
 
 # --- listening sockets ------------------------------------------------------------------------------------

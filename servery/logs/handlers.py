@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TextIO
 
-from ..leaving import silence
+from ..streams import silence
 from .escaping import escape_controls
 from .pipes import Pipe, open_pipe
 from .stamps import iso_time

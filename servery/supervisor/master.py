@@ -26,8 +26,8 @@ from .. import logs
 from ..config import Config
 from ..conflicts import gil_trouble
 from ..errors import ServeryError
-from ..leaving import say
 from ..server import INTERRUPTED, start_line
+from ..streams import say
 from . import upgrade
 from .board import open_board
 from .channel import Channel
