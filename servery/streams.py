@@ -1,4 +1,4 @@
-"""The standard streams: that nobody reads them, or that their disk is full, is no reason to stop or to fail."""
+"""The standard streams: that nobody reads them, or their disk is full, is no reason to stop or to fail."""
 
 from __future__ import annotations
 
