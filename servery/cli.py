@@ -77,7 +77,8 @@ def _run(arguments: list[str]) -> int:
     if needs_supervisor(loaded.config):
         from .supervisor.supervise import run_supervised
 
-        return run_supervised(loaded.config, lambda: load(options, os.environ, file).config)
+        code = run_supervised(loaded.config, lambda: load(options, os.environ, file).config)
+        return _leave(loaded.config, code) if loaded.config.worker_kind == "thread" else code
     return _serve(loaded.config)
 
 
@@ -86,13 +87,19 @@ def _serve(config: Config) -> int:
         from .supervisor.reloader import run_reloader
 
         return run_reloader(config)
-    from .leaving import leave_within
     from .supervisor.single import run_single
 
     try:
         code = run_single(config)
     except ServeryError as error:
         code = report(error)
+    return _leave(config, code)
+
+
+def _leave(config: Config, code: int) -> int:
+    """End with `code`, in spite of threads of the application, which has run in this process."""
+    from .leaving import leave_within
+
     return leave_within(config.timeout_cancel, code)
 
 

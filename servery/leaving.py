@@ -21,6 +21,9 @@ log = logging.getLogger("servery.error")
 LEAST = 0.2
 """Seconds that idle threads get to end in any case."""
 
+WATCH = "servery exit"
+"""The name of the thread that waits for the others; there is one at most."""
+
 
 def leave_within(timeout: float, code: int) -> int:
     """Make sure that the process ends within `timeout` seconds, plus its exit handlers; returns `code`.
@@ -29,9 +32,9 @@ def leave_within(timeout: float, code: int) -> int:
     is still at work by then is logged with its stack, and the process ends with `code`, or 1 instead of 0.
     """
     release_streams()
-    if _at_work():
+    if _at_work() and not any(thread.name == WATCH for thread in threading.enumerate()):
         arguments = (time.monotonic() + max(timeout, LEAST), code or 1)
-        threading.Thread(target=_watch, args=arguments, name="servery exit", daemon=True).start()
+        threading.Thread(target=_watch, args=arguments, name=WATCH, daemon=True).start()
     return code
 
 

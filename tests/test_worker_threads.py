@@ -204,7 +204,15 @@ def test_a_thread_that_never_ends_is_left_behind_with_its_stack_at_the_exit(star
         server.wait_for("entered block")
         server.wait_for("cannot be killed")
         assert server.stop() == 1
-    assert "left behind at the exit, still running: thread 'servery worker" in server.said
+    assert server.said.count("left behind at the exit, still running: thread 'servery worker") == 1
+
+
+def test_a_thread_of_the_application_does_not_hold_up_the_exit(start):
+    source = "threading.Thread(target=threading.Event().wait, name='mine').start()\n" + APP
+    with start(source, "--timeout-cancel", "0.2") as server:
+        assert ask(server)
+        assert server.stop() == 1
+    assert server.said.count("still running: thread 'mine'") == 1
 
 
 def test_a_second_signal_leaves_a_stuck_thread_behind_at_once(start):

@@ -47,10 +47,7 @@ def run_supervised(config: Config, again: Callable[[], Config] | None = None) ->
         if hasattr(signal, "pthread_sigmask"):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # what came while the program was replaced
         outcome = _serve(config, again or (lambda: config), signals, state)
-    if isinstance(outcome, Job):
-        return run_worker(outcome)
-    # threads of workers may be left behind
-    return leave_within(config.timeout_cancel, outcome) if config.worker_kind == "thread" else outcome
+    return run_worker(outcome) if isinstance(outcome, Job) else outcome
 
 
 def _check_platform(config: Config) -> None:
@@ -87,6 +84,9 @@ def _serve(
     except BaseException:
         sockets.close()
         raise
-    if not isinstance(outcome, Job):
-        sockets.close()
+    if isinstance(outcome, Job):
+        return outcome
+    sockets.close()
+    if master.crew.left_behind:  # they would hold up the exit for ever
+        return leave_within(config.timeout_cancel, outcome)
     return outcome
