@@ -24,7 +24,11 @@ from setuptools.errors import CCompilerError
 PACKAGE = "servery._speedups"
 FOLDER = Path("servery/_speedups")
 FACTS = FOLDER / "build.json"
-SOURCES = {"engine": ["engine.pyx", "scan.c"], "websocket": ["websocket.pyx", "frames.c"]}
+SOURCES = {
+    "engine": ["engine.pyx", "scan.c"],
+    "websocket": ["websocket.pyx", "frames.c"],
+    "tally": ["tally.pyx"],
+}
 if sys.platform != "win32":  # no readiness there that a loop could wait for
     SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "shared": ["shared.pyx"], "calls": ["calls.pyx"]}
     SOURCES |= {name: [f"{name}.pyx"] for name in ("http_cycle", "websocket_cycle", "connection")}

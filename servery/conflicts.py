@@ -181,9 +181,6 @@ def _worker_conflicts(values: Mapping[str, Any], given: Collection[str]) -> Iter
         if values["reload"]:
             text = f"reload serves with one process that it restarts: drop {name}, or reload"
             yield Conflict(("reload", name), text)
-        if values["admin"] is not None:
-            text = f"admin speaks for a server of one process without a supervisor: drop {name}, or admin"
-            yield Conflict(("admin", name), text)
     if "limit_max_requests_jitter" in given and values["limit_max_requests"] is None:
         text = "limit_max_requests_jitter does nothing without limit_max_requests: set that, or drop it"
         yield Conflict(("limit_max_requests_jitter", "limit_max_requests"), text)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .drivers.service import Service
     from .engine import Stamp
     from .limits import Limits
+    from .metrics.tally import RequestTally
 
 SPEEDUPS = Path(__file__).parent / "_speedups"
 """Where the compiled core is, if this install has one, and beside it the facts that the build wrote down."""
@@ -37,7 +38,7 @@ SPEEDUPS = Path(__file__).parent / "_speedups"
 HAS_READINESS = hasattr(readiness, "epoll") or hasattr(readiness, "kqueue")
 """Whether this platform has something that a reactor can stand on."""
 
-_ENGINES = ("engine", "websocket")
+_ENGINES = ("engine", "websocket", "tally")
 
 MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("python", "transport"): (),
@@ -105,6 +106,16 @@ class Selection:
 
             return Handshakes(config.limits, agreed, write_head, WebSocketEngine)
         return Handshakes(config.limits, agreed, write_head)
+
+    def tally(self) -> RequestTally:
+        """What counts the requests of a worker."""
+        if self.parser == "native":
+            from ._speedups.tally import Tally as Compiled
+
+            return Compiled()
+        from .metrics.tally import Tally
+
+        return Tally()
 
     def open_io(self, loop: asyncio.AbstractEventLoop, context: Context) -> Io:
         """Who owns the sockets of a worker that runs in `loop`, which calls back in `context`.

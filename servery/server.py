@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from . import logs
@@ -73,7 +73,7 @@ class Server:
     A supervisor hands over what is `bound` already, and an application that is `loaded` already;
     `signals` are those that begin a stop, its `companion` is told of the phases, and where several servers
     share a process it, and not each of them, `sets_up_logs`. `loads` are those of the workers that accept
-    from the same sockets.
+    from the same sockets. Without `own_admin` somebody else has the admin listener.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Server:
         signals: Collection[int] = STOP_SIGNALS,
         sets_up_logs: bool = True,
         loads: Loads | None = None,
+        own_admin: bool = True,
     ) -> None:
         self.config = config
         self.selection = select(config)
@@ -112,6 +113,7 @@ class Server:
         self._stop_signals = signals
         self._sets_up_logs = sets_up_logs
         self._loads = loads
+        self._own_admin = own_admin
 
     @property
     def should_exit(self) -> bool:
@@ -227,7 +229,7 @@ class Server:
         io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
             self.listeners, self.redirects = self._bound or bind(config)
-            async with administered(config, self.selection, io, ProcessSource(self)) as admin:
+            async with self._administered(io) as admin:
                 self.admin_urls = [listener.url for listener in admin]
                 await self._serve(loaded, io, announce)
         finally:
@@ -237,6 +239,11 @@ class Server:
             if self.tls is not None:
                 self.tls.close()
             io.close()
+
+    def _administered(self, io: Io) -> AbstractAsyncContextManager[list[Listener]]:
+        if not self._own_admin:
+            return nullcontext([])
+        return administered(self.config, self.selection, io, ProcessSource(self))
 
     async def _serve(self, loaded: LoadedApp, io: Io, announce: bool) -> None:
         loop = asyncio.get_running_loop()

@@ -42,7 +42,7 @@ def make_service(
     """
     loop = asyncio.get_running_loop()
     stamp = DateStamp(config.date_header, config.server_header, config.extra_headers)
-    metrics = Metrics() if config.admin is not None else None
+    metrics = Metrics(selection.tally()) if config.admin is not None else None
     app, concurrency = _in_turn(config, loaded, loop, metrics)
     return Service(
         app=app,

@@ -16,7 +16,7 @@ from harness import WAIT, read_response, read_to_end, statuses
 from servery import Config
 from servery.admin.client import ask
 from servery.admin.listener import CONNECTIONS
-from servery.admin.polled import PolledAdmin
+from servery.admin.polled import PolledAdmin, next_poll
 from servery.metrics.counting import Metrics, counter, merge
 from servery.selection import select
 
@@ -161,20 +161,100 @@ def test_more_connections_than_it_keeps_are_closed(engine_name):
                     pass
 
 
-def test_a_source_that_waits_is_told_so(engine_name):
-    class Waiting(Crew):
-        async def state(self):
-            class Never:
-                def __await__(self):
-                    yield
-
-            await Never()
-
+def opened(engine_name: str, source) -> tuple[PolledAdmin, socket.socket]:
+    """A `PolledAdmin` that the test itself looks after, and a client's socket."""
     config = Config(app="x:y", admin="127.0.0.1:0", parser=engine_name, io="transport")
-    admin = PolledAdmin(config, select(config), Waiting())
-    with connect(admin.listeners[0].url.removeprefix("http://")) as sock:
+    admin = PolledAdmin(config, select(config), source)
+    return admin, connect(admin.listeners[0].url.removeprefix("http://"))
+
+
+class Later(Crew):
+    """Answers when it is told to."""
+
+    done = False
+
+    async def state(self):
+        while not self.done:
+            await next_poll()
+        return {"text": "done"}
+
+
+def test_an_answer_may_wait_and_others_go_on(engine_name):
+    source = Later()
+    admin, sock = opened(engine_name, source)
+    with sock, connect(admin.listeners[0].url.removeprefix("http://")) as other:
+        sock.sendall(b"GET /state HTTP/1.1\r\nHost: localhost\r\n\r\n" + GET)
+        other.sendall(GET)
+        while not select_readable(other):
+            admin.poll()
+        assert not admin.quiet
+        assert not select_readable(sock)
+        source.done = True
+        admin.poll()
+        _, content, rest = read_response(sock)
+        assert json.loads(content) == {"text": "done"}
+        assert read_response(sock, rest)[1] == b"live\n"
+        assert read_response(other)[1] == b"live\n"
+        assert admin.quiet
+    admin.close()
+
+
+def select_readable(sock: socket.socket) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def test_a_client_that_leaves_while_its_answer_waits(engine_name):
+    source = Later()
+    admin, sock = opened(engine_name, source)
+    sock.sendall(b"GET /state HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for _ in range(3):  # to accept, to read, to wait
+        admin.poll()
+    sock.close()
+    source.done = True
+    while not admin.quiet:
+        admin.poll()
+    sock = connect(admin.listeners[0].url.removeprefix("http://"))
+    source.done = False
+    sock.sendall(b"GET /state HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for _ in range(3):
+        admin.poll()
+    admin.close()  # with an answer that waits
+    assert read_to_end(sock) == b""
+    sock.close()
+
+
+def test_a_pause_keeps_clients_waiting(engine_name):
+    admin, first = opened(engine_name, Crew())
+    with first, connect(admin.listeners[0].url.removeprefix("http://")) as second:
+        admin.pause()
+        first.sendall(GET)
+        second.sendall(GET)
+        admin.poll()
+        assert admin.quiet
+        admin.resume()
+        while not select_readable(second):
+            admin.poll()
+        assert read_response(first)[1] == read_response(second)[1] == b"live\n"
+    admin.close()
+
+
+def test_a_source_that_fails_costs_its_connection_alone(engine_name, caplog):
+    class Broken(Crew):
+        async def state(self):
+            raise ZeroDivisionError
+
+    admin, sock = opened(engine_name, Broken())
+    with sock:
         sock.sendall(b"GET /state HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        with pytest.raises(RuntimeError, match="at once"):
-            for _ in range(100):
-                admin.poll()
+        while not select_readable(sock):
+            admin.poll()
+        assert sock.recv(1) == b""
+    assert "cannot answer" in caplog.text
+    with connect(admin.listeners[0].url.removeprefix("http://")) as sock:
+        sock.sendall(GET)
+        while not select_readable(sock):
+            admin.poll()
+        assert read_response(sock)[1] == b"live\n"
     admin.close()

@@ -39,7 +39,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | LEAVES,
     "supervisor": frozenset(
         {"server", "selection", "apps", "drivers", "sockets", "addresses", "config", "logs", "leaving"}
-        | {"failures", "listening", "conflicts", "streams"}
+        | {"failures", "listening", "conflicts", "streams", "admin", "metrics"}
     )
     | LEAVES,
     "server": frozenset(
@@ -57,8 +57,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "tls": frozenset({"config", "rules"}) | LEAVES,
     "listening": frozenset({"config", "drivers", "sockets", "tls"}) | LEAVES,
     "stopping": frozenset({"drivers", "sockets"}) | LEAVES,
-    "selection": frozenset({"http1", "http2", "websocket", "drivers", "config", "_speedups"}) | LEAVES,
-    "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses"}) | LEAVES,
+    "selection": frozenset({"http1", "http2", "websocket", "drivers", "metrics", "config", "_speedups"})
+    | LEAVES,
+    "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses", "metrics"}) | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs", "proxies", "metrics", "leaving"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,

@@ -796,8 +796,10 @@ def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
         }
         sock.sendall(GET % b"slow")
         entered.wait()
-        ours.send({"do": "snapshot"})
-        counts = next(said)["counts"]
+        ours.send({"do": "count", "number": 7})
+        answer = next(said)
+        assert (answer["answers"], answer["number"]) == ("count", 7)
+        counts = answer["counts"]
         assert (counts["requests"], counts["in_progress"], counts["connections"]) == (1, 1, 1)
         ours.send({"do": "stacks", "silent": 3.0})
         assert next(said) == {"stacks": True}

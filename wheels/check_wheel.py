@@ -32,7 +32,7 @@ ENVIRONMENT = {
     for name, value in os.environ.items()
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
 }
-ENGINES = {"engine", "websocket"}
+ENGINES = {"engine", "websocket", "tally"}
 FUSED = ENGINES | {"reactor", "shared", "calls", "http_cycle", "websocket_cycle", "connection"}
 MODULES = ENGINES if os.name == "nt" else FUSED
 WAYS = {

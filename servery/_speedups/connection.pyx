@@ -291,8 +291,7 @@ cdef class Connection(Port):
     cdef int response_complete(self, Call cycle) except -1:
         if self._cycle is cycle:
             self._cycle = None
-            if self._shared.logs:
-                self.log(cycle, self._engine.closing)
+            self.log(cycle, self._engine.closing)
             self._advance_due = True
             if not self._settling:
                 self.settle()
@@ -429,12 +428,18 @@ cdef class Connection(Port):
         return 0
 
     cdef int log(self, Call cycle, bint aborted) except -1:
-        if not self._shared.logs:
+        cdef Shared shared = self._shared
+        if not shared.logs and shared.tally is None:
             return 0
         if type(cycle) is WebSocketCycle and (<WebSocketCycle>cycle).websocket is not None:
-            self._shared.service.log_websocket(cycle, self._client)
+            shared.service.log_websocket(cycle, self._client)
+        elif shared.logs:  # which counts, too
+            shared.service.log_request(cycle, self._client, self._engine.content_sent, aborted)
         else:
-            self._shared.service.log_request(cycle, self._client, self._engine.content_sent, aborted)
+            method = (<Request>cycle.request).method if type(cycle.request) is Request else cycle.request.method
+            shared.tally.ended(
+                method, cycle.status, self.reactor.clock() - cycle.started, self._engine.content_sent
+            )
         return 0
 
     cdef int settle(self) except -1:

@@ -1,6 +1,7 @@
 """The map of what the fused connections of a worker share; see shared.pyx."""
 
 from .engine cimport Request
+from .tally cimport Tally
 
 
 cdef class Starter:
@@ -29,6 +30,7 @@ cdef class Shared:
     cdef object app, loop, create_future, clock, make_engine, front
     cdef set cycles, connections
     cdef bint logs, bounded
+    cdef Tally tally            # counts requests of which nobody else wants to know; None if nobody counts
     cdef Py_ssize_t write_buffer, body_buffer
     cdef double write_timeout
     cdef Starter starter

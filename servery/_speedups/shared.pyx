@@ -137,7 +137,8 @@ cdef class Shared:
         self.app, self.loop, self.clock, self.make_engine = service.app, service.loop, service.clock, service.make_engine
         self.create_future = service.loop.create_future
         self.cycles, self.connections = service.cycles, service.connections
-        self.logs, self.front = service.observed, service.front
+        self.logs, self.front = service.logged, service.front
+        self.tally = None if service.metrics is None else service.metrics.tally
         self.bounded = service.concurrency is not None
         self.write_buffer, self.body_buffer = limits.write_buffer, limits.body_buffer
         self.write_timeout = limits.write_timeout

@@ -10,9 +10,9 @@ import time
 from typing import Any, Protocol
 
 from .._version import __version__
-from ..drivers.inspection import describe, snapshot
+from ..drivers.inspection import describe, resident_memory, snapshot
 from ..drivers.service import Service
-from ..metrics.counting import Snapshot
+from ..metrics.counting import Snapshot, WorkerNumbers, by_worker, crew_numbers
 
 
 class Source(Protocol):
@@ -23,7 +23,7 @@ class Source(Protocol):
         ...
 
     async def snapshot(self) -> Snapshot:
-        """The numbers of all workers; empty before there is one."""
+        """The numbers of all workers."""
         ...
 
     async def state(self) -> dict[str, Any]:
@@ -70,7 +70,11 @@ class ProcessSource:
     async def snapshot(self) -> Snapshot:
         """See `Source`."""
         service = self._process.service
-        return {} if service is None else snapshot(service)
+        if service is None:
+            return crew_numbers(0, 1, {})
+        busy = sum(not cycle.answered for cycle in service.cycles)
+        numbers = WorkerNumbers(0, resident_memory(), len(service.connections), busy, 0.0)
+        return snapshot(service) | crew_numbers(1, 1, {}) | by_worker([numbers])
 
     async def state(self) -> dict[str, Any]:
         """See `Source`."""
@@ -82,8 +86,12 @@ class ProcessSource:
             "since": round(self._since, 3),
             "listening": [] if process.should_exit else process.urls,
             "runs": process.service.runs if process.service is not None else None,
-            "workers": [describe(process.service)] if process.service is not None else [],
+            "workers": [self._worker(process.service, status)] if process.service is not None else [],
         }
+
+    def _worker(self, service: Service, status: str) -> dict[str, Any]:
+        age = round(time.time() - self._since, 3)
+        return {"slot": 0, "state": status, "age": age, **describe(service)}
 
     def stop(self) -> None:
         """See `Source`."""

@@ -98,8 +98,12 @@ class AsyncioConnection(TransportedConnection):
         """The response is queued to its end: log it, and go on with what the peer has sent since."""
         if self._cycle is cycle:
             self._cycle = None
-            if self._service.observed:
+            service = self._service
+            if service.logged or (service.observed and type(cycle) is not HttpCycle):
                 self._log(cycle, aborted=self._engine.closing)
+            elif service.metrics is not None:  # the short way for those who count, and nobody else
+                spent = monotonic() - cycle.started
+                service.metrics.request(cycle.request.method, cycle.status, spent, self._http.content_sent)
             self._advance_due = True
             if not self._settling:  # an eager task answers while its request is being dispatched
                 self.settle()

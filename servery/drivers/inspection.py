@@ -6,6 +6,7 @@ Looks at the worker when somebody asks; knows nothing of who does.
 from __future__ import annotations
 
 import os
+import sys
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,10 @@ from .service import Service
 
 MOST_REQUESTS = 100
 """Requests that `describe` names: the oldest, which are those that somebody looks for."""
+
+
+LONGEST_PATH = 200
+"""Octets of a path that `describe` gives: enough to know it by."""
 
 
 def snapshot(service: Service) -> Snapshot:
@@ -36,7 +41,6 @@ def snapshot(service: Service) -> Snapshot:
         "servery_requests_in_flight": gauge({"": len(running)}),
         "servery_requests_waiting": gauge({"": _waiting(service)}),
         "servery_access_log_lines_lost_total": counter({"": service.access.lost if service.access else 0}),
-        "servery_workers": gauge({"": 1}),
     }
 
 
@@ -52,6 +56,8 @@ def describe(service: Service) -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "stopping": service.stopping,
+        "memory": resident_memory(),
+        "requests_begun": service.count_requests(),
         "connections": len(service.connections),
         "requests_in_flight": len(running),
         "requests_waiting": _waiting(service),
@@ -60,12 +66,12 @@ def describe(service: Service) -> dict[str, Any]:
 
 
 def _describe(cycle: Cycle, now: float) -> dict[str, Any]:
-    request = cycle.request
+    request, path = cycle.request, cycle.request.raw_path
     return {
         "id": cycle.request_id,
         "type": "websocket" if _is_open_websocket(cycle) else "http",
         "method": escape(request.method),
-        "path": escape(request.raw_path),
+        "path": escape(path[:LONGEST_PATH]) + "..." * (len(path) > LONGEST_PATH),
         "status": cycle.status or None,
         "age": round(now - cycle.started, 3),
     }
@@ -77,3 +83,17 @@ def _is_open_websocket(cycle: Cycle) -> bool:
 
 def _waiting(service: Service) -> int:
     return service.app.waiting if isinstance(service.app, Admission) else 0
+
+
+def resident_memory() -> int:
+    """Octets of this process that are in memory; where only their peak is known, that; 0 where nothing is."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        if sys.platform == "win32":
+            return 0
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

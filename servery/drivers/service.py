@@ -74,16 +74,8 @@ class Service:
     __slots__ = (
         *("_corked", "access", "app", "clients", "clock", "closed", "concurrency", "connections", "context"),
         *("count_requests", "cycles", "front", "h2c", "handshakes", "id_prefix", "idle", "limits", "loop"),
-        *(
-            "make_engine",
-            "make_http2",
-            "metrics",
-            "next_request_id",
-            "observed",
-            "preamble",
-            "room",
-            "root_path",
-        ),
+        *("logged", "make_engine", "make_http2", "metrics", "next_request_id", "observed", "preamble"),
+        *("room", "root_path"),
         *("runs", "slow", "state", "stopping", "tls"),
     )
 
@@ -140,8 +132,9 @@ class Service:
             self.slow = SlowRequests(options.slow_after, self.cycles, self.clock, time.monotonic())
         if self.metrics is not None:
             watch_lag(self, self.metrics.lag)
-        # whether anybody wants to be told of the end of requests
-        self.observed = any(it is not None for it in (self.access, self.front, self.metrics, self.slow))
+        # whether anybody wants to be told of the end of requests, and whether others do than those who count
+        self.logged = any(it is not None for it in (self.access, self.front, self.slow))
+        self.observed = self.logged or self.metrics is not None
 
     def beside(self, app: App) -> Service:
         """A service for another application, without TLS and WebSockets, on the same connections, clock and
@@ -242,7 +235,8 @@ class Service:
         if self.metrics is not None:
             seconds = time.monotonic() - cycle.started
             self.metrics.request(cycle.request.method, cycle.status, seconds, sent)
-        self._ended(cycle)
+        if self.logged:
+            self._ended(cycle)
         if self.access is not None:
             self.access.log(self._record(cycle, client, sent, aborted))
 

@@ -9,21 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
+
+from .tally import DURATIONS, SIZES, RequestTally, Tally
 
 Snapshot = dict[str, dict[str, Any]]
 """name -> ``{"type", "values"}``: a counter or gauge has label text -> number; a histogram has ``bounds``,
 ``counts`` (one more than bounds), ``sum``, and no labels. A label text is as Prometheus writes it."""
 
-DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds in seconds: of requests, waits, and delays of the event loop."""
-
-SIZES = (0.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 10485760.0, 104857600.0)
-"""Upper bounds of response contents in octets."""
-
-METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"QUERY"))
-STATUSES = frozenset(status.value for status in HTTPStatus)
 CLOSE_CODES = frozenset((*range(1000, 1004), *range(1005, 1016)))
 
 REASONS = {
@@ -38,6 +31,14 @@ REASONS = {
     -2: "client_connections",
 }
 """Why input was rejected, by the status that said so; less than 0 where none could."""
+
+
+RESTARTS = (
+    *("died", "failed_start", "stuck", "terminated", "reload", "upgrade"),
+    *("requests", "age", "memory"),
+)
+"""Why a worker was replaced: it died, or never served; its event loop did not turn; somebody told it to stop;
+there was something newer; it had served, lived or used enough."""
 
 
 class Histogram:
@@ -57,50 +58,40 @@ class Histogram:
 
     def snapshot(self) -> dict[str, Any]:
         """As `Snapshot` has it."""
-        return {
-            "type": "histogram",
-            "values": {"bounds": list(self.bounds), "counts": list(self.counts), "sum": self.sum},
-        }
+        return histogram(self.bounds, self.counts, self.sum)
 
 
 class Metrics:
-    """What one worker has counted since it began."""
+    """What one worker has counted since it began.
 
-    __slots__ = ("_rejected", "_requests", "_websockets", "durations", "lag", "sizes", "waits")
+    `tally` counts the requests; its `ended` is `request` here.
+    """
 
-    def __init__(self) -> None:
-        self._requests: Counter[tuple[bytes, int]] = Counter()
+    __slots__ = ("_rejected", "_websockets", "lag", "request", "tally", "waits")
+
+    def __init__(self, tally: RequestTally | None = None) -> None:
+        self.tally = tally or Tally()
+        self.request = self.tally.ended
         self._websockets: Counter[int] = Counter()
         self._rejected: Counter[int] = Counter()
-        self.durations = Histogram(DURATIONS)
-        self.sizes = Histogram(SIZES)
         self.waits = Histogram(DURATIONS)
         self.lag = Histogram(DURATIONS)
 
-    def request(self, method: bytes, status: int, seconds: float, octets: int) -> None:
-        """A request has ended. `status` 0 means that the peer got no answer."""
-        self._count(method, status)
-        self.durations.observe(seconds)
-        self.sizes.observe(octets)
-
     def websocket(self, method: bytes, status: int, code: int) -> None:
         """A WebSocket has ended with this close code."""
-        self._count(method, status)
+        self.tally.switched(method, status)
         self._websockets[code if code in CLOSE_CODES else 0] += 1
 
     def rejected(self, status: int) -> None:
         """Octets were refused that were no request, or a request was cut for what came behind its head."""
         self._rejected[status if status in REASONS else 0] += 1
 
-    def _count(self, method: bytes, status: int) -> None:
-        known = status if status in STATUSES or not status else -1
-        self._requests[method if method in METHODS else b"other", known] += 1
-
     def snapshot(self) -> Snapshot:
         """The counts so far."""
+        counts = self.tally.counts()
         requests = {
             f'method="{method.decode()}",status="{_status(status)}"': count
-            for (method, status), count in sorted(self._requests.items())
+            for (method, status), count in sorted(counts.requests.items())
         }
         websockets = {f'code="{code or "other"}"': count for code, count in sorted(self._websockets.items())}
         rejected = {
@@ -109,8 +100,8 @@ class Metrics:
         }
         return {
             "servery_requests_total": counter(requests),
-            "servery_request_duration_seconds": self.durations.snapshot(),
-            "servery_response_size_bytes": self.sizes.snapshot(),
+            "servery_request_duration_seconds": histogram(DURATIONS, counts.durations, counts.seconds),
+            "servery_response_size_bytes": histogram(SIZES, counts.sizes, counts.octets),
             "servery_queue_wait_seconds": self.waits.snapshot(),
             "servery_loop_lag_seconds": self.lag.snapshot(),
             "servery_websockets_total": counter(websockets),
@@ -132,8 +123,68 @@ def gauge(values: Mapping[str, float]) -> dict[str, Any]:
     return {"type": "gauge", "values": dict(values)}
 
 
+def histogram(bounds: Sequence[float], counts: Sequence[int], total: float) -> dict[str, Any]:
+    """Counts of values up to each of `bounds` and above the last; `total` is the sum of those values."""
+    return {
+        "type": "histogram",
+        "values": {"bounds": list(bounds), "counts": list(counts), "sum": total},
+    }
+
+
+class WorkerNumbers(NamedTuple):
+    """What one worker process has now."""
+
+    slot: int
+    """Its place among the workers, which its successor gets."""
+    memory: int
+    """Octets."""
+    connections: int
+    requests: int
+    """In progress."""
+    age: float
+    """Seconds since it has said so."""
+
+
+def by_worker(workers: Iterable[WorkerNumbers]) -> Snapshot:
+    """Gauges of each worker by its slot; of one that is replaced and its successor, the sum."""
+    memory: Counter[str] = Counter()
+    connections: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
+    ages: dict[str, float] = {}
+    for worker in sorted(workers):
+        label = f'worker="{worker.slot}"'
+        memory[label] += worker.memory
+        connections[label] += worker.connections
+        requests[label] += worker.requests
+        ages[label] = max(ages.get(label, 0.0), worker.age)
+    return {
+        "servery_worker_memory_bytes": gauge(memory),
+        "servery_worker_connections": gauge(connections),
+        "servery_worker_requests_in_flight": gauge(requests),
+        "servery_worker_report_age_seconds": gauge(ages),
+    }
+
+
+def crew_numbers(serving: int, wanted: int, restarts: Mapping[str, int]) -> Snapshot:
+    """How many workers there are, and how many were replaced, by the reasons in `RESTARTS`."""
+    replaced = {f'reason="{reason}"': restarts.get(reason, 0) for reason in RESTARTS}
+    return {
+        "servery_workers": gauge({"": serving}),
+        "servery_workers_wanted": gauge({"": wanted}),
+        "servery_worker_restarts_total": counter(replaced),
+    }
+
+
+def lasting(snapshot: Snapshot) -> Snapshot:
+    """What stays true when the worker is gone: all but gauges."""
+    return {name: one for name, one in snapshot.items() if one["type"] != "gauge"}
+
+
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sum of several workers' snapshots, of which none is changed. Histograms have the same bounds."""
+    """The sum of several workers' snapshots, of which none is changed.
+
+    Histograms cannot be added up whose bounds differ, as another version's may: the first ones count.
+    """
     total: Snapshot = {}
     for snapshot in snapshots:
         for name, one in snapshot.items():
@@ -143,8 +194,9 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
                 total[name] = {"type": one["type"], "values": copied}
             elif one["type"] == "histogram":
                 into = total[name]["values"]
-                into["counts"] = [a + b for a, b in zip(into["counts"], values["counts"], strict=True)]
-                into["sum"] += values["sum"]
+                if into["bounds"] == values["bounds"]:
+                    into["counts"] = [a + b for a, b in zip(into["counts"], values["counts"], strict=True)]
+                    into["sum"] += values["sum"]
             else:
                 into = total[name]["values"]
                 for labels, value in values.items():

@@ -25,8 +25,13 @@ HELP = {
     "servery_requests_in_flight": "Requests in progress now, WebSockets among them.",
     "servery_requests_waiting": "Requests over the limit that wait for their turn now.",
     "servery_access_log_lines_lost_total": "Lines of the access log that could not be written.",
-    "servery_workers": "Worker processes that answered.",
-    "servery_worker_restarts_total": "Workers that were replaced after they had died or had to be killed.",
+    "servery_workers": "Worker processes that serve.",
+    "servery_workers_wanted": "Worker processes that shall serve.",
+    "servery_worker_restarts_total": "Workers that were replaced, by reason.",
+    "servery_worker_memory_bytes": "Resident memory of each worker.",
+    "servery_worker_connections": "Connections of each worker now.",
+    "servery_worker_requests_in_flight": "Requests of each worker that are in progress now.",
+    "servery_worker_report_age_seconds": "Since when the numbers of each worker are what is told here.",
 }
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import selectors
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 from .. import logs
 from ..apps import LoadedApp
 from ..config import Config
 from ..failures import EXIT_STARTUP
+from ..metrics.counting import Snapshot, lasting, merge
 from .board import Board
 from .channel import open_channel
 from .handle import Stage, State, Worker, how_ended
@@ -77,6 +79,14 @@ class Crew:
         """All wanted workers have served at some time."""
         self.left_behind: list[Worker] = []
         """Threads that did not end when they should have."""
+        self.in_child: Callable[[], None] = lambda: None
+        """Called in each new worker process, to let go of what is the master's alone."""
+        self.gone: Snapshot = {}
+        """What workers have counted that have ended since."""
+        self.restarts: Counter[str] = Counter()
+        """Workers that were replaced, by reason: see `servery.metrics.counting.RESTARTS`."""
+        self.why = "reload"
+        """Why workers of an older generation are replaced."""
         self._starter = starter
         self._board = board
         self._sockets = sockets
@@ -96,13 +106,13 @@ class Crew:
 
     # --- starting ------------------------------------------------------------------------------------
 
-    def replace(self, config: Config, target: int) -> None:
-        """Let new workers with `config` take over from all there are."""
+    def replace(self, config: Config, target: int, why: str) -> None:
+        """Let new workers with `config` take over from all there are; `why` is one of `RESTARTS`."""
         if self.before is None:
             self.before = (self.generation, self.config, self.target)
         self.reverted = False
         self.generation = 1 + max((self.generation, *(worker.generation for worker in self.workers)))
-        self.config, self.target = config, target
+        self.config, self.target, self.why = config, target, why
         self._back_offs.clear()
 
     def fill(self, now: float) -> Job | None:
@@ -138,10 +148,18 @@ class Crew:
             if any(worker.state is State.SERVING for worker in good):
                 for worker in here:
                     if worker not in good:
-                        self.retire(worker, now, worker.due or "there is a newer one")
+                        self.retire(worker, now, *self._why(worker))
             elif not good:
                 lacking.append((bool(here), slot))
         return lacking
+
+    def _why(self, worker: Worker) -> tuple[str, str | None]:
+        """Why `worker` is replaced: for the log, and for who counts."""
+        if worker.due is not None:
+            return worker.due.text, worker.due.reason
+        if worker.generation > self.generation:
+            return "there are older ones to go back to", None
+        return "there is a newer one", self.why
 
     def _start(self, slot: int, now: float) -> Job | None:
         bound = self._sockets.for_slot(slot, self.config)
@@ -167,6 +185,7 @@ class Crew:
             self._selector.close()
             for worker in self.workers:
                 worker.channel.close()
+            self.in_child()
             return replace(job, bound=self._sockets.hand_to_worker(bound))
         self.adopt(Worker(runner, slot, self.generation, ours, now, Lifetime.drawn(self.config)))
         return None
@@ -175,7 +194,7 @@ class Crew:
 
     def hear(self, worker: Worker, now: float) -> None:
         """Read what a worker reports."""
-        messages = worker.hear()
+        messages = worker.hear(now)
         if messages is None:
             self._selector.unregister(worker.channel)
             return
@@ -186,13 +205,14 @@ class Crew:
                 log.info("worker %d serves", worker.pid)
             elif "stopping" in message and worker.state is State.SERVING:
                 log.info("worker %d was told to stop; starting another", worker.pid)
-                self._let_leave(worker, now + grace(self.config))
+                self._let_leave(worker, now + grace(self.config), "terminated")
         self.had_served = self.had_served or self.complete
 
     def watch(self, now: float, elapsed: float) -> None:
         """Look for workers that are stuck, due or late. `elapsed` are seconds since the last look."""
         timeout = self.config.worker_timeout
         for worker in list(self.workers):
+            worker.channel.flush()
             if worker.state is State.SERVING:
                 worker.silent += elapsed
                 if timeout is not None and worker.silent >= timeout:
@@ -208,7 +228,7 @@ class Crew:
             "worker %d has not reported for %.0f s (%d requests in progress when it did); replacing it",
             *(worker.pid, worker.silent, requests),
         )
-        self._let_leave(worker, now + self._at_most(STACKS_WAIT))
+        self._let_leave(worker, now + self._at_most(STACKS_WAIT), "stuck")
         worker.stage = Stage.STUCK
         worker.ask("stacks", silent=worker.silent)
 
@@ -255,10 +275,10 @@ class Crew:
 
     # --- ending --------------------------------------------------------------------------------------
 
-    def retire(self, worker: Worker, now: float, why: str) -> None:
-        """Let a worker end because others go on."""
+    def retire(self, worker: Worker, now: float, why: str, reason: str | None = None) -> None:
+        """Let a worker end because others go on; `reason` counts it as one that is replaced."""
         log.info("worker %d is asked to end: %s", worker.pid, why)
-        self._ask_to_end(worker, "retire", now)
+        self._ask_to_end(worker, "retire", now, reason)
 
     def end_all(self, how: str, now: float) -> None:
         """Let every worker end: ``stop``, ``hurry`` or ``force``; also those that are about to."""
@@ -272,13 +292,15 @@ class Crew:
             if not worker.runner.kill():
                 self._leave_behind(worker)
 
-    def _ask_to_end(self, worker: Worker, how: str, now: float) -> None:
+    def _ask_to_end(self, worker: Worker, how: str, now: float, reason: str | None = None) -> None:
         worker.ask(how)
         if worker.state is not State.LEAVING:
-            self._let_leave(worker, now + grace(self.config))
+            self._let_leave(worker, now + grace(self.config), reason)
 
-    def _let_leave(self, worker: Worker, deadline: float) -> None:
+    def _let_leave(self, worker: Worker, deadline: float, reason: str | None) -> None:
         worker.state, worker.deadline = State.LEAVING, deadline
+        if reason is not None:
+            self.restarts[reason] += 1
 
     def reap(self, now: float) -> None:
         """Take note of workers that have ended."""
@@ -294,13 +316,13 @@ class Crew:
 
     def _ended(self, worker: Worker, code: int, now: float) -> None:
         if worker.channel in self._selector.get_map():
-            while worker.hear():
-                pass  # what it has reported before
+            worker.hear_the_rest(now)
             self._selector.unregister(worker.channel)
         worker.channel.close()
         self.workers.remove(worker)
         if self._board is not None and not self._here(worker.slot):
             self._board.clear(worker.slot)
+        self.gone = merge((self.gone, lasting(worker.metrics)))
         if worker.slot >= self.target:
             self._sockets.give_up(worker.slot)
         how = how_ended(code)
@@ -309,6 +331,7 @@ class Crew:
             self.unclean = self.unclean or (self.ending and not clean)
             (log.info if clean else log.warning)("worker %d %s", worker.pid, how)
         elif worker.state is State.SERVING:
+            self.restarts["died"] += 1
             delay = self._back_offs[worker.slot].died(now)
             log.error(
                 "worker %d %s; starting another%s", worker.pid, how, f" in {delay:g} s" if delay else ""
@@ -330,5 +353,6 @@ class Crew:
             self.generation, self.config, self.target = self.before
             self.before, self.reverted = None, True
         else:
+            self.restarts["failed_start"] += 1
             delay = self._back_offs[worker.slot].died(now)
             log.error("%s\nworker %d did not start; starting another in %g s", text, worker.pid, delay)

@@ -27,7 +27,7 @@ class Sockets:
         self._shared: dict[str, list[Listener]] = {}
         self._own: dict[tuple[int, str], list[Listener]] = {}
         for entry in inherited:
-            listener = _adopt(entry["fd"], entry["path"])
+            listener = adopted(entry["fd"], entry["path"])
             if entry["slot"]:
                 self._own.setdefault((entry["slot"], entry["address"]), []).append(listener)
             else:
@@ -116,7 +116,7 @@ class Sockets:
             yield from ((slot, address, listener) for listener in listeners)
 
 
-def _adopt(fd: int, path: str | None) -> Listener:
+def adopted(fd: int, path: str | None) -> Listener:
     """A listener on a descriptor that this process has, from the program that ran in it before."""
     os.set_inheritable(fd, False)
     sock = socket.socket(fileno=fd)

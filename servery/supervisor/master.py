@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..errors import ServeryError
 from ..server import INTERRUPTED, start_line
 from ..streams import say
 from . import upgrade
+from .administration import Administration, MasterSource
 from .board import open_board
 from .channel import Channel
 from .cpus import usable_cpus
@@ -48,6 +50,8 @@ TICK = 0.1
 """Seconds between two looks at the workers."""
 LONGEST_STEP = 0.5
 """Seconds that pass at most between two looks, for what is counted: the machine may have slept meanwhile."""
+QUIET_WAIT = 1.0
+"""Seconds that the replacement of the program waits for whoever talks to the admin listener."""
 LAST_WAIT = 1.0
 """Seconds between the order to end at once and the kill."""
 
@@ -79,6 +83,11 @@ class Master:
         board = open_board(for_spawned=isinstance(starter, Spawning))
         self.crew = Crew(config, wanted_workers(config), sockets, self._selector, starter, board)
         self._threads = isinstance(starter, Threading)
+        self.source = MasterSource(self)
+        self.admin = Administration(self.source, self._selector)
+        self.crew.in_child = self.admin.let_go
+        self.since = time.time()
+        """Seconds of the system's clock at which the first program in this process began."""
         self._notifier = Notifier(os.environ)
         self._announced = self._reloading = False
         self._stop_signal = 0
@@ -87,6 +96,8 @@ class Master:
         self._fast = self._forced = False
         self._kill_at = float("inf")
         self._check: subprocess.Popen[bytes] | None = None
+        self._exec_at: float | None = None
+        """Monotonic seconds at which the program is replaced even if somebody waits for an answer."""
         self._folder = _folder()
 
     @property
@@ -95,14 +106,34 @@ class Master:
         serving = any(worker.state is State.SERVING for worker in self.crew.workers)
         return serving and not self._stop_signal
 
-    def snapshots(self) -> dict[int, dict[str, int]]:
-        """The counters of each worker by its process id, as of its last report."""
-        return {worker.pid: dict(worker.counts) for worker in self.crew.workers}
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop has begun."""
+        return bool(self._stop_signal)
 
-    def ask_for_snapshots(self) -> None:
-        """Let every worker report now; `snapshots` has it as soon as they have."""
-        for worker in self.crew.workers:
-            worker.ask("snapshot")
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens."""
+        config = self.crew.config
+        own, redirects = self._sockets.for_slot(0, config)
+        return [listener.url_for(config.scheme) for listener in own] + [each.url for each in redirects]
+
+    # --- what an administrator asks for ----------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Begin a graceful stop, as SIGTERM does; not one that is more of a hurry if one has begun."""
+        if not self._stop_signal:
+            self._stop(signal.SIGTERM)
+
+    def reload(self) -> str | None:
+        """As SIGHUP; or why that cannot be."""
+        return "the server is stopping" if self._stop_signal else self._reload()
+
+    def scale(self, workers: int) -> str | None:
+        """Have so many workers from now on; or why that cannot be."""
+        return "the server is stopping" if self._stop_signal else self._scale(workers)
+
+    # --- after another program -------------------------------------------------------------------------
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Go on with the workers of the program before this one; new ones replace them."""
@@ -113,9 +144,13 @@ class Master:
             worker = Worker(runner, slot, generation, channel, entry["started"], Lifetime(None, None, None))
             worker.state = State[entry["state"]]
             worker.deadline = float("inf") if entry["deadline"] is None else entry["deadline"]
+            worker.metrics, worker.counted = entry["metrics"], entry["counted"]
             self.crew.adopt(worker)
         self.crew.generation = state["generation"]
-        self.crew.replace(self.crew.config, self.crew.target)
+        self.crew.gone, self.crew.restarts = state["gone"], Counter(state["restarts"])
+        self.admin.take_over(state["admin"])
+        self.since = state["since"]
+        self.crew.replace(self.crew.config, self.crew.target, "upgrade")
         self.crew.had_served = self._announced = self._reloading = True
 
     # --- the loop ------------------------------------------------------------------------------------
@@ -127,6 +162,7 @@ class Master:
             for key, _ in self._selector.select(TICK):
                 if key.data is not None:
                     self.crew.hear(key.data, time.monotonic())
+            self.admin.poll()
             for number in self._signals.take():
                 self._obey(number)
             now = time.monotonic()
@@ -144,16 +180,16 @@ class Master:
                 job = self.crew.fill(now)
                 if job is not None:
                     return job
-                self._note_progress()
+                self._note_progress(now)
 
     def _children(self) -> set[int]:
         """The processes that somebody here waits for."""
         found = {worker.pid for worker in self.crew.workers}
         return found if self._check is None else found | {self._check.pid}
 
-    def _note_progress(self) -> None:
+    def _note_progress(self, now: float) -> None:
         if self._check is not None and self._check.poll() is not None:
-            self._replace_program(self._check.returncode)
+            self._finish_check(self._check.returncode, now)
         if self._check is not None or not self.crew.complete:
             return
         if not self._announced:
@@ -169,6 +205,7 @@ class Master:
             self._reloading = False
             self.crew.before = None
             self._sockets.prune(self.crew.config)
+            self.admin.settle(self.crew.config)
             if self.crew.reverted:
                 logs.configure(self.crew.config)
             else:
@@ -195,19 +232,20 @@ class Master:
             case "SIGTTOU":
                 self._scale(self.crew.target - 1)
 
-    def _scale(self, target: int) -> None:
+    def _scale(self, target: int) -> str | None:
         try:
             self._sockets.for_slot(max(target, 1) - 1, self.crew.config)
         except ServeryError as error:
             log.error("%s", error)
-            return
+            return str(error)
         self.crew.target = max(target, 1)
         log.info("%d workers are wanted", self.crew.target)
+        return None
 
     # --- reload and upgrade --------------------------------------------------------------------------
 
-    def _reload(self) -> None:
-        """New workers with a new configuration; whatever is wrong with it, the old ones go on."""
+    def _reload(self) -> str | None:
+        """New workers with a new configuration; whatever is wrong with it is told, and the old ones go on."""
         log.info("reloading")
         if self._threads:
             log.warning("reload: threads share the code that is imported already: only the settings are new")
@@ -220,15 +258,17 @@ class Master:
             _selection(config)
             find_identity(config)
             self._sockets.bind(config)
+            self.admin.follow(config)
             if config.preload or self.crew.config.preload:
                 self._begin_upgrade()  # what is imported here can only be replaced with the program
-                return
+                return None
             logs.configure(config)
         except ServeryError as error:
             log.error("reload: %s; going on as before", error)
             self.crew.reverted = True
-            return
-        self.crew.replace(config, wanted_workers(config))
+            return str(error)
+        self.crew.replace(config, wanted_workers(config), "reload")
+        return None
 
     def _begin_upgrade(self) -> None:
         if self._check is not None:
@@ -242,20 +282,35 @@ class Master:
         except OSError as error:
             log.error("upgrade: cannot start %s: %s; going on as before", sys.executable, error.strerror)
 
-    def _replace_program(self, code: int) -> None:
-        self._check = None
+    def _finish_check(self, code: int, now: float) -> None:
+        """Replace the program if the new one could serve, once nobody waits for an answer of this one."""
         if code:
+            self._check = None
             log.error("upgrade: the new program cannot serve (exit code %d); going on as before", code)
             self.crew.reverted = self._reloading = True
             return
+        if self._exec_at is None:
+            self._exec_at = now + QUIET_WAIT
+            self.admin.pause()
+        if self.admin.quiet or now >= self._exec_at:
+            self._check = self._exec_at = None
+            self._replace_program()
+            self.admin.resume()
+
+    def _replace_program(self) -> None:
         workers = self.crew.workers
         state = {
             "sockets": self._sockets.state(),
             "workers": [worker.state_for_successor() for worker in workers],
             "generation": self.crew.generation,
+            "gone": self.crew.gone,
+            "restarts": self.crew.restarts,
+            "admin": self.admin.state(),
+            "since": self.since,
         }
         log.info("replacing the program")
-        descriptors = [entry["fd"] for entry in (*state["sockets"], *state["workers"])]  # type: ignore[misc]
+        handed = [*state["sockets"], *state["workers"], *state["admin"]]  # type: ignore[misc]
+        descriptors = [entry["fd"] for entry in handed]
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)  # they wait for the new program
         try:
             upgrade.hand_over(state, descriptors)
@@ -273,6 +328,9 @@ class Master:
             self._stop_signal, self._fast = number, fast
             if self._check is not None:
                 self._check.kill()
+            if self._exec_at is not None:
+                self._exec_at = None
+                self.admin.resume()
             self._stop_at = now + (0.0 if fast else self.crew.config.drain_delay)
             log.info("stopping %d workers: %s", len(self.crew.workers), self._open_work())
             self._notifier.stopping()
@@ -307,7 +365,7 @@ class Master:
         return 1 if self.crew.unclean else 0
 
     def _open_work(self) -> str:
-        counts = self.snapshots().values()
+        counts = [worker.counts for worker in self.crew.workers]
         requests = sum(each.get("in_progress", 0) for each in counts)
         connections = sum(each.get("connections", 0) for each in counts)
         return f"{requests} requests in progress, {connections} connections open"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..config import Config
 
@@ -16,6 +17,14 @@ LONGEST_DELAY = 30.0
 """Seconds between two starts at most: a database that comes back shall not be waited for longer."""
 LAST_FAILURE = 5
 """Starts in a row that fail while no worker serves, after which the server gives up."""
+
+
+class Due(NamedTuple):
+    """Why a worker is to be replaced."""
+
+    reason: str
+    """As the metrics name it: see `servery.metrics.counting.RESTARTS`."""
+    text: str
 
 
 class BackOff:
@@ -56,12 +65,12 @@ class Lifetime:
             limit += random.randint(0, limit // 10 if jitter is None else jitter)
         return cls(limit, config.worker_max_age, config.worker_max_memory)
 
-    def exceeded(self, counts: Mapping[str, int], age: float) -> str | None:
+    def exceeded(self, counts: Mapping[str, int], age: float) -> Due | None:
         """Why a worker with these `counts` is to be replaced; None if it is not."""
         if self.requests is not None and counts.get("requests", 0) >= self.requests:
-            return f"it has served {counts['requests']} requests (--limit-max-requests)"
+            return Due("requests", f"it has served {counts['requests']} requests (--limit-max-requests)")
         if self.age is not None and age >= self.age:
-            return f"it is {age:.0f} s old (--worker-max-age)"
+            return Due("age", f"it is {age:.0f} s old (--worker-max-age)")
         if self.memory is not None and counts.get("memory", 0) >= self.memory:
-            return f"it uses {counts['memory'] / 2**20:.0f} MiB (--worker-max-memory)"
+            return Due("memory", f"it uses {counts['memory'] / 2**20:.0f} MiB (--worker-max-memory)")
         return None

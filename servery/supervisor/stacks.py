@@ -31,7 +31,7 @@ def describe(server: Server, loop_thread: int) -> str:
 def _requests(server: Server) -> Iterator[str]:
     service = server.service
     if service is not None:
-        found = _looked_at(lambda: service.in_flight(MOST))
+        found = looked_at(lambda: service.in_flight(MOST))
         yield f"requests in flight: {len(service.cycles)}"
         yield from found
 
@@ -51,14 +51,15 @@ def _tasks(server: Server) -> Iterator[str]:
     loop = server.loop
     if loop is None:
         return
-    tasks: list[asyncio.Task[Any]] = _looked_at(lambda: list(asyncio.all_tasks(loop)))
+    tasks: list[asyncio.Task[Any]] = looked_at(lambda: list(asyncio.all_tasks(loop)))
     yield f"tasks: {len(tasks)}"
     for task in tasks[:MOST]:
         yield f"task {task.get_name()}:"
         yield where(task.get_coro()).rstrip()
 
 
-def _looked_at(look: Any) -> Any:
+def looked_at(look: Any) -> Any:
+    """What `look` gives, which goes through sets that change meanwhile."""
     for _ in range(ATTEMPTS):
         try:
             return look()

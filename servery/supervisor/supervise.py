@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -12,7 +13,7 @@ from .. import logs
 from ..apps import load_app
 from ..config import Config
 from ..conflicts import gil_trouble
-from ..errors import ConfigError
+from ..errors import BindError, ConfigError
 from ..leaving import leave_within
 from ..selection import select
 from . import upgrade
@@ -71,6 +72,7 @@ def _serve(
         master = Master(config, again, signals, sockets)
         if state:
             master.take_over(state)
+        _administer(master, config, upgraded=bool(state))
         if config.worker_kind == "thread":  # there is no other process to become somebody else
             set_name(config, "")
             find_identity(config).assume()
@@ -87,6 +89,18 @@ def _serve(
     if isinstance(outcome, Job):
         return outcome
     sockets.close()
+    master.admin.close()
     if master.crew.left_behind:  # they would hold up the exit for ever
         return leave_within(config.timeout_cancel, outcome)
     return outcome
+
+
+def _administer(master: Master, config: Config, upgraded: bool) -> None:
+    """Open the admin listener. For want of that alone no server ends that serves already."""
+    try:
+        master.admin.follow(config)
+    except BindError as error:
+        if not upgraded:
+            raise
+        logging.getLogger(logs.ERROR_LOGGER).error("%s; going on without", error)
+    master.admin.settle(config)

@@ -41,11 +41,12 @@ def hand_over(state: dict[str, Any], descriptors: Iterable[int]) -> None:
     """Replace the program; returns only by raising `OSError`, and then all is as before."""
     import json
 
-    reader, writer = os.pipe()
+    reader = _open_file()
     handed = [reader, *descriptors]
     try:
-        with open(writer, "w", encoding="utf-8") as file:
+        with open(reader, "w", encoding="utf-8", closefd=False) as file:
             json.dump(state, file)
+        os.lseek(reader, 0, os.SEEK_SET)
         for descriptor in handed:
             os.set_inheritable(descriptor, True)
         command = _command()
@@ -66,6 +67,16 @@ def taken_over() -> dict[str, Any] | None:
     with open(int(reader), encoding="utf-8") as file:
         state: dict[str, Any] = json.load(file)
     return state
+
+
+def _open_file() -> int:
+    """A file without a name, and no pipe: nobody reads as long as it is written."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("servery", os.MFD_CLOEXEC)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _command() -> list[str]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 from .. import logs
 from ..config import Config
-from ..drivers.service import error_log
+from ..drivers.inspection import describe as describe_work
+from ..drivers.inspection import resident_memory, snapshot
+from ..drivers.service import Service, error_log
 from ..errors import ServeryError
 from ..failures import describe
 from ..leaving import leave_within
@@ -26,6 +30,9 @@ BEAT = 1.0
 """Seconds between two reports of a worker whose event loop turns."""
 QUICK_BEAT = 0.1
 """The same where requests are counted, so that a worker is replaced soon after its limit."""
+
+LAST_WORDS = 1.0
+"""Seconds for the master to take in what a worker has said, before that ends."""
 
 FOR_THE_MASTER = existing("INT", "BREAK", "QUIT", "HUP", "USR1", "USR2")
 
@@ -61,14 +68,18 @@ def serve_job(job: Job, *, own_process: bool) -> int:
             signals=(signal.SIGTERM,),
             sets_up_logs=own_process,
             loads=job.board.loads(job.slot) if job.board is not None else None,
+            own_admin=False,
         )
         link.start(server)
-        return server.run(announce=False)
+        code = server.run(announce=False)
+        link.finish()
+        return code
     except ServeryError as error:
         text, code = describe(error)
         job.channel.send({"failed": text, "code": code})
         return code
     finally:
+        job.channel.finish(LAST_WORDS)
         if not own_process:
             link.end()
 
@@ -86,6 +97,10 @@ class Link:
         self._beat = beat
         self._exits = exits
         self._thread: threading.Thread | None = None
+        self._each = max(1, round(BEAT / beat))
+        """Beats from one report of all numbers to the next."""
+        self._beats = 0
+        self._service: Service | None = None
 
     def start(self, server: Server) -> None:
         """Begin to obey; to be called in the thread that will run the server's loop."""
@@ -101,6 +116,7 @@ class Link:
 
     def serving(self, server: Server) -> None:
         """See `servery.server.Companion`."""
+        self._service = server.service
         self._channel.send({"ready": True})
         self._report(asyncio.get_running_loop(), server)
 
@@ -108,8 +124,14 @@ class Link:
         """See `servery.server.Companion`."""
         self._channel.send({"stopping": True})
 
+    def finish(self) -> None:
+        """The server has ended: say what it has counted up to its end."""
+        if self._service is not None and self._service.metrics is not None:
+            self._channel.send({"metrics": snapshot(self._service)})
+
     def _report(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
-        self._channel.send(report(server))
+        self._channel.offer(report(server, self._beats % self._each == 0))
+        self._beats += 1
         loop.call_later(self._beat, self._report, loop, server)
 
     def _obey(self, server: Server, loop_thread: int) -> None:
@@ -118,6 +140,7 @@ class Link:
         self._do({"do": "stop"}, server, loop_thread)  # the master is gone
 
     def _do(self, message: Message, server: Server, loop_thread: int) -> None:
+        answer = {"answers": message["do"], "number": message.get("number")}
         match message["do"]:
             case "retire" | "stop" | "hurry" | "force" if self._exits and server.loaded is None:
                 os._exit(0)  # an import cannot be cancelled, and has nothing to finish
@@ -131,9 +154,10 @@ class Link:
                 server.should_exit = server.force_exit = True
             case "reopen":
                 logs.reopen()
-            case "snapshot":  # made by the loop: a report means that it turns
-                if server.loop is not None:
-                    server.loop.call_soon_threadsafe(lambda: self._channel.send(report(server)))
+            case "count":  # done by the loop: a report means that it turns
+                self._in_loop(server, lambda: report(server, True) | answer)
+            case "describe":  # done here: what a loop that is stuck has in hand is of interest most of all
+                self._channel.offer({"state": in_hand(server)} | answer)
             case "stacks":
                 error_log.error(
                     "the event loop has not turned for %.0f s (--worker-timeout)\n%s",
@@ -142,6 +166,11 @@ class Link:
                 )
                 self._channel.send({"stacks": True})
 
+    def _in_loop(self, server: Server, make: Callable[[], Message]) -> None:
+        if server.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: the server has ended
+                server.loop.call_soon_threadsafe(lambda: self._channel.offer(make()))
+
 
 def _beat(config: Config) -> float:
     """Seconds between two reports: several of them before silence counts."""
@@ -149,20 +178,15 @@ def _beat(config: Config) -> float:
     return min(usual, (config.worker_timeout or usual * 4) / 4)
 
 
-def report(server: Server) -> Message:
-    """What the master learns of a worker at each beat, and whenever it asks for a snapshot: its counters."""
-    return {"counts": {**server.snapshot(), "memory": resident_memory()}}
+def report(server: Server, numbers: bool) -> Message:
+    """What the master learns of a worker at each beat: its counters; where it counts also all `numbers`."""
+    message: Message = {"counts": {**server.snapshot(), "memory": resident_memory()}}
+    if numbers and server.service is not None and server.service.metrics is not None:
+        message["metrics"] = snapshot(server.service)
+    return message
 
 
-def resident_memory() -> int:
-    """Octets of this process that are in memory; where only their peak is known, that; 0 where nothing is."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        if sys.platform == "win32":
-            return 0
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
+def in_hand(server: Server) -> Message:
+    """What a worker has in hand, from any thread: see `servery.drivers.inspection.describe`."""
+    service = server.service
+    return {} if service is None else stacks.looked_at(lambda: describe_work(service)) or {}
