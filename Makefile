@@ -21,6 +21,8 @@
 #   make leaks                      short soaks of the compiled core under LeakSanitizer
 #   make soak                       a long run that watches memory and open descriptors
 #   make soak ARGS="--part broadcast"    a part of it: 5,000 WebSockets that are told the same; "websockets": 10,000 idle ones
+#   make soak WHAT=mixed ARGS="--minutes 30"    everything at once on a master and its workers: what grows, what stays open
+#   make soak WHAT=workers          workers that are reloaded, killed, upgraded and recycled under load, and the metrics meanwhile
 #   make bench                      a minute of benchmarks/ in small; its figures mean nothing
 #   make bench ARGS="run json"      any command of `python -m benchmarks`
 #   make study ARGS="a"             repeat a published measurement; without ARGS: list them, with the time that each takes
@@ -36,6 +38,7 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do \
 
 BIN := .venv/bin
 ARGS ?=
+WHAT ?= run
 
 # The tests run in as many processes as there are processors. One with nothing left to do takes over from another.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
@@ -97,7 +100,7 @@ leaks: .venv/.made compiler
 	$(BIN)/python tests/sanitize/leaks.py $(ARGS)
 
 soak: .venv/.test
-	$(BIN)/python tests/soak/run.py $(ARGS)
+	$(BIN)/python tests/soak/$(WHAT).py $(ARGS)
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks $(or $(ARGS),run --smoke)

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 from harness import WAIT
 from process import ServerProcess
+from scraping import Scraper
 from steady import Client
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -93,6 +94,16 @@ class Outcome:
     closed: Counter[int] = field(default_factory=Counter)
     """WebSockets by close code, those of killed workers left out."""
     exit_code: int = -1
+    scrapes: int = 0
+    slowest_scrape: float = 0.0
+    counted: int = 0
+    """Requests that the server says it has answered."""
+    least_counted: int = 0
+    """Those that clients saw answered by workers that were not killed."""
+    miscounted: list[str] = field(default_factory=list)
+    """What was wrong with the metrics."""
+    restarts: dict[str, int] = field(default_factory=dict)
+    """Workers that were replaced, as the server counts them."""
 
 
 class Kills:
@@ -115,6 +126,9 @@ class Kills:
             return pid in self._at
         return any(0 <= when - killed <= LATE for killed in self._at.values())
 
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._at
+
 
 def churn(
     folder: Path,
@@ -127,14 +141,17 @@ def churn(
 ) -> Outcome:
     """Serve with two workers for `seconds`: `rate` requests a second of four clients, `sockets` WebSockets.
 
-    `every` says after how many seconds each of ``reload``, ``kill`` and ``upgrade`` happens, again and again.
+    The metrics are read once a second. `every` says after how many seconds each of ``reload``, ``kill`` and
+    ``upgrade`` happens, again and again.
     """
     outcome, kills = Outcome(seconds), Kills()
-    with ServerProcess(folder, APP, "--workers", "2", "--no-access-log", *flags) as server:
+    scraper = Scraper(address := f"unix:{folder}/admin")
+    flags = ("--workers", "2", "--no-access-log", "--admin", address, *flags)
+    with ServerProcess(folder, APP, *flags) as server:
         clients = [Client(server.port, 4 / rate) for _ in range(4)]
         listeners = [Listener(server.port) for _ in range(sockets)]
         with ExitStack() as stack:
-            for each in (*clients, *listeners):
+            for each in (*clients, *listeners, scraper):
                 stack.enter_context(each)
             actions = {
                 "reload": lambda: server.signal(signal.SIGHUP),
@@ -150,9 +167,11 @@ def churn(
                     outcome.did[name] += 1
                     say(f"{now - begun:5.1f} s: {name}")
                 time.sleep(0.05)
+        scraper.scrape()
         outcome.exit_code = server.stop()
     outcome.did["recycled"] = server.said.count("(--limit-max-requests)")
     _sum_up(outcome, clients, listeners, kills)
+    _compare(outcome, clients, scraper, kills)
     return outcome
 
 
@@ -175,3 +194,22 @@ def _sum_up(outcome: Outcome, clients: list[Client], listeners: list[Listener], 
             outcome.lost_with_a_killed_worker += 1
         else:
             outcome.faults.append((when, error))
+
+
+def _compare(outcome: Outcome, clients: list[Client], scraper: Scraper, kills: Kills) -> None:
+    """What the server has counted, and what its clients have: they differ by what killed workers knew."""
+    outcome.scrapes, outcome.slowest_scrape = scraper.count, round(scraper.slowest, 3)
+    outcome.miscounted = scraper.faults
+    outcome.counted = int(scraper.last.get("servery_requests_total GET 200", 0))
+    outcome.least_counted = sum(
+        count for client in clients for pid, count in client.answers.items() if pid not in kills
+    )
+    most = outcome.answered + outcome.lost_with_a_killed_worker
+    if not outcome.least_counted <= outcome.counted <= most:
+        outcome.miscounted.append(f"{outcome.counted} not from {outcome.least_counted} to {most}")
+    name = "servery_worker_restarts_total "
+    outcome.restarts = {
+        reason.removeprefix(name): int(count)
+        for reason, count in scraper.last.items()
+        if reason.startswith(name) and count
+    }

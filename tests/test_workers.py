@@ -834,4 +834,7 @@ def test_under_load_nothing_is_lost_but_what_was_inside_of_killed_workers(way, t
     assert set(outcome.closed) == {1012}
     assert outcome.workers > 4
     assert outcome.answered > 300
+    assert outcome.miscounted == []
+    assert outcome.scrapes >= 3
+    assert outcome.counted > 300
     assert outcome.exit_code == 0

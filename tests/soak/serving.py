@@ -60,6 +60,11 @@ def pss(process: psutil.Process) -> int:
     return int(process.memory_full_info().pss)
 
 
+def descriptors(process: psutil.Process) -> int:
+    """Descriptors that it has open."""
+    return int(process.num_fds())
+
+
 def cpu(process: psutil.Process) -> float:
     """Seconds of processor time that it has used."""
     return float(sum(process.cpu_times()[:2]))
