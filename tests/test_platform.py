@@ -16,6 +16,7 @@ import psutil
 import pytest
 from harness import WAIT, eventually, read_response
 from process import ServerProcess
+from scraping import metrics_of
 
 from servery.config import SETTINGS
 
@@ -226,7 +227,8 @@ def passed(tmp_path):
 @MODES
 def test_sockets_that_systemd_passes_are_served(way, tmp_path, passed, monkeypatch, mode):
     web, admin = passed
-    with Activated(tmp_path, web, admin, *mode, monkeypatch=monkeypatch) as server:
+    own = f"unix:{tmp_path}/own"  # the admin listener is the server's, with sockets of systemd's or without
+    with Activated(tmp_path, web, admin, *mode, "--admin", own, monkeypatch=monkeypatch) as server:
         server.wait_for(rf"http://127\.0\.0\.1:{web.getsockname()[1]} unix:{tmp_path}/admin")
         assert ask(socket.create_connection(web.getsockname()))
         if mode:
@@ -235,8 +237,10 @@ def test_sockets_that_systemd_passes_are_served(way, tmp_path, passed, monkeypat
         other = socket.socket(socket.AF_UNIX)
         other.connect(admin.getsockname())
         assert ask(other)
+        assert metrics_of(own)["servery_requests_total GET 200"] == 2
         assert server.stop() == 0
     assert (tmp_path / "admin").exists()  # systemd's
+    assert not (tmp_path / "own").exists()
 
 
 def test_sockets_are_chosen_by_their_names(way, tmp_path, passed, monkeypatch):
