@@ -84,12 +84,14 @@ class PolledAdmin:
     def pause(self) -> None:
         """Accept no more connections: they wait for `resume`, or for another program."""
         for listener in self.listeners:
-            self._selector.unregister(listener.sock)
+            if listener.sock in self._selector.get_map():
+                self._selector.unregister(listener.sock)
 
     def resume(self) -> None:
         """Accept connections."""
         for listener in self.listeners:
-            self._selector.register(listener.sock, selectors.EVENT_READ)
+            if listener.sock not in self._selector.get_map():
+                self._selector.register(listener.sock, selectors.EVENT_READ)
 
     @property
     def quiet(self) -> bool:

@@ -162,6 +162,8 @@ def _describe(worker: Worker, now: float) -> dict[str, Any]:
         "requests_begun": worker.counts.get("requests", 0),
         "connections": worker.counts.get("connections", 0),
         "requests_in_flight": worker.counts.get("in_progress", 0),
+        "requests_waiting": 0,
+        "requests": [],
         **worker.described,
     }
 

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 
 from .. import logs
 from ..config import Config
@@ -155,7 +154,7 @@ class Link:
             case "reopen":
                 logs.reopen()
             case "count":  # done by the loop: a report means that it turns
-                self._in_loop(server, lambda: report(server, True) | answer)
+                self._count(server, answer)
             case "describe":  # done here: what a loop that is stuck has in hand is of interest most of all
                 self._channel.offer({"state": in_hand(server)} | answer)
             case "stacks":
@@ -166,10 +165,13 @@ class Link:
                 )
                 self._channel.send({"stacks": True})
 
-    def _in_loop(self, server: Server, make: Callable[[], Message]) -> None:
-        if server.loop is not None:
-            with contextlib.suppress(RuntimeError):  # it is closed: the server has ended
-                server.loop.call_soon_threadsafe(lambda: self._channel.offer(make()))
+    def _count(self, server: Server, answer: Message) -> None:
+        loop = server.loop
+        if loop is None or loop.is_closed():  # nothing is counted yet, or all is said: nobody needs to wait
+            self._channel.offer(answer)
+            return
+        with contextlib.suppress(RuntimeError):  # closed just now
+            loop.call_soon_threadsafe(lambda: self._channel.offer(report(server, True) | answer))
 
 
 def _beat(config: Config) -> float:
