@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from . import logs
@@ -111,9 +111,8 @@ class Server:
         """The application, once it is imported."""
         self._companion = companion
         self._stop_signals = signals
-        self._sets_up_logs = sets_up_logs
+        self._sets_up_logs, self._own_admin = sets_up_logs, own_admin
         self._loads = loads
-        self._own_admin = own_admin
 
     @property
     def should_exit(self) -> bool:
@@ -190,9 +189,8 @@ class Server:
             with self._signals(loop):
                 loop.run_until_complete(self.serve(announce=announce))
         finally:
-            executor.shutdown(
-                wait=False, cancel_futures=True
-            )  # its idle threads end; see `leaving` for the others
+            # its idle threads end; see `leaving` for the others
+            executor.shutdown(wait=False, cancel_futures=True)
             self._close_loop(loop)
             asyncio.set_event_loop(None)
         return self.exit_code
@@ -229,7 +227,8 @@ class Server:
         io = self.selection.open_io(self._loop, contextvars.copy_context())
         try:
             self.listeners, self.redirects = self._bound or bind(config)
-            async with self._administered(io) as admin:
+            source = ProcessSource(self) if self._own_admin else None
+            async with administered(config, self.selection, io, source) as admin:
                 self.admin_urls = [listener.url for listener in admin]
                 await self._serve(loaded, io, announce)
         finally:
@@ -239,11 +238,6 @@ class Server:
             if self.tls is not None:
                 self.tls.close()
             io.close()
-
-    def _administered(self, io: Io) -> AbstractAsyncContextManager[list[Listener]]:
-        if not self._own_admin:
-            return nullcontext([])
-        return administered(self.config, self.selection, io, ProcessSource(self))
 
     async def _serve(self, loaded: LoadedApp, io: Io, announce: bool) -> None:
         loop = asyncio.get_running_loop()

@@ -39,13 +39,13 @@ log = logging.getLogger("servery.error")
 
 @asynccontextmanager
 async def administered(
-    config: Config, selection: Selection, io: Io, source: Source
+    config: Config, selection: Selection, io: Io, source: Source | None
 ) -> AsyncIterator[list[Listener]]:
-    """Listen where ``--admin`` says as long as the block runs; without it, do nothing.
+    """Listen where ``--admin`` says as long as the block runs; without it, or a source, do nothing.
 
     Raises `BindError` and `ConfigError` for an address that cannot be had.
     """
-    if config.admin is None:
+    if config.admin is None or source is None:
         yield []
         return
     listeners = bind_all([parse_bind(config.admin)], uds_mode=SOCKET_MODE, backlog=BACKLOG)

@@ -59,9 +59,7 @@ class Crew:
         starter: Starter,
         board: Board | None,
     ) -> None:
-        self.config = config
-        self.target = target
-        self.generation = 1
+        self.config, self.target, self.generation = config, target, 1
         self.loaded: LoadedApp | None = None
         """The application, if it is imported before the workers start."""
         self.before: tuple[int, Config, int] | None = None
@@ -87,10 +85,8 @@ class Crew:
         """Workers that were replaced, by reason: see `servery.metrics.counting.RESTARTS`."""
         self.why = "reload"
         """Why workers of an older generation are replaced."""
-        self._starter = starter
-        self._board = board
-        self._sockets = sockets
-        self._selector = selector
+        self._starter, self._board = starter, board
+        self._sockets, self._selector = sockets, selector
         self._back_offs: defaultdict[int, BackOff] = defaultdict(BackOff)
         self._failures = 0
 
@@ -268,6 +264,7 @@ class Crew:
             worker.pid,
         )
         self.workers.remove(worker)
+        self.gone = merge((self.gone, lasting(worker.metrics)))
         self.left_behind.append(worker)
         if worker.channel in self._selector.get_map():
             self._selector.unregister(worker.channel)

@@ -83,8 +83,7 @@ class Master:
         board = open_board(for_spawned=isinstance(starter, Spawning))
         self.crew = Crew(config, wanted_workers(config), sockets, self._selector, starter, board)
         self._threads = isinstance(starter, Threading)
-        self.source = MasterSource(self)
-        self.admin = Administration(self.source, self._selector)
+        self.admin = Administration(MasterSource(self), self._selector)
         self.crew.in_child = self.admin.let_go
         self.since = time.time()
         """Seconds of the system's clock at which the first program in this process began."""
@@ -132,8 +131,6 @@ class Master:
     def scale(self, workers: int) -> str | None:
         """Have so many workers from now on; or why that cannot be."""
         return "the server is stopping" if self._stop_signal else self._scale(workers)
-
-    # --- after another program -------------------------------------------------------------------------
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Go on with the workers of the program before this one; new ones replace them."""
