@@ -31,7 +31,7 @@ SOURCES = {
 }
 if sys.platform != "win32":  # no readiness there that a loop could wait for
     SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "shared": ["shared.pyx"], "calls": ["calls.pyx"]}
-    SOURCES |= {name: [f"{name}.pyx"] for name in ("http_cycle", "websocket_cycle", "connection")}
+    SOURCES |= {name: [f"{name}.pyx"] for name in ("records", "http_cycle", "websocket_cycle", "connection")}
 NAMES = [f"{PACKAGE}.{module}" for module in SOURCES]
 DEPENDS = [Path("setup.py"), *FOLDER.glob("*.pxd"), *FOLDER.glob("*.h")]
 

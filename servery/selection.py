@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from .config import Config
-    from .drivers.contracts import EngineFactory, HandshakeReader, StreamsFactory
+    from .drivers.contracts import EngineFactory, HandshakeReader, StreamsFactory, TlsSession
     from .drivers.io import Begin, Io
     from .drivers.names import ConnectionNames
     from .drivers.service import Service
@@ -42,10 +42,10 @@ _ENGINES = ("engine", "websocket", "tally")
 
 MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("python", "transport"): (),
-    ("python", "reactor"): ("reactor",),
+    ("python", "reactor"): ("records", "reactor"),
     ("native", "transport"): _ENGINES,
     ("native", "reactor"): (
-        *(*_ENGINES, "reactor", "shared", "calls"),
+        *(*_ENGINES, "records", "reactor", "shared", "calls"),
         *("http_cycle", "websocket_cycle", "connection"),
     ),
 }
@@ -146,18 +146,20 @@ class Selection:
         """What takes over the connections that `reactor` accepts."""
         from .drivers.protocols import protocol_factory
 
-        if self.parser == "native" and service.tls is None:
-            from ._speedups.connection import Connection
+        if self.parser == "native":
+            from ._speedups.connection import Connection, take_over
             from ._speedups.shared import Shared
 
             shared = Shared(service)
-            if service.preamble is None:
+            if service.preamble is None and service.tls is None:
                 return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
 
-            def go_on(transport: Any, names: ConnectionNames | None, ahead: bytes) -> None:
+            def go_on(
+                transport: Any, names: ConnectionNames | None, ahead: bytes, session: TlsSession | None
+            ) -> None:
                 info = transport.get_extra_info
                 client, server, tls = names or (info("peername"), info("sockname"), False)
-                Connection(reactor, transport.detach(), shared, client, server).start(ahead, tls)
+                take_over(transport, shared, client, server).start(ahead, tls, session)
 
             protocol = protocol_factory(service, go_on)
         else:

@@ -18,6 +18,7 @@ cdef class Connection(Port):
     cdef int _held              # responses that are queued in the engine only
     cdef object _file_error
     cdef bint _secure           # the client has used TLS
+    cdef dict _tls              # what scopes say of it, where it was with us
     cdef bint _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
 
     cdef int received_frames(self, const char *data, Py_ssize_t size, double now) except -1

@@ -11,7 +11,7 @@ from .calls cimport Call, Port, call_of
 from .engine cimport Http1Engine, Request
 from .http_cycle cimport HttpCycle, new_http_cycle
 from .reactor cimport Reactor, Transport
-from .shared cimport Shared
+from .shared cimport Shared, own_facts
 from .websocket cimport WebSocketEngine
 from .websocket_cycle cimport WebSocketCycle, new_websocket_cycle
 
@@ -42,6 +42,17 @@ cdef Request _request_of(object event):
     return request
 
 
+def take_over(Transport transport not None, Shared shared, peername, sockname):
+    """A connection on the descriptor that `transport` has had, with what that has still to send. It is to be started."""
+    cdef object queue = transport._queue
+    cdef Py_ssize_t unsent = transport.unsent, skip = transport._skip
+    cdef Connection made
+    transport._queue, transport.unsent = None, 0
+    made = Connection(transport.reactor, transport.detach(), shared, peername, sockname)
+    made._queue, made.unsent, made._skip = queue, unsent, skip
+    return made
+
+
 @cython.final
 cdef class Connection(Port):
     """See `servery.drivers.asyncio_driver.AsyncioConnection`; here it is its own transport."""
@@ -54,11 +65,18 @@ cdef class Connection(Port):
         self._engine = shared.make_engine(reactor.clock())
         self.armed = self._write_deadline = NEVER
 
-    def start(self, bytes ahead=b"", bint secure=False):
-        """The connection was accepted. `ahead` is what has come already, `secure` says that the client has used TLS."""
-        self._secure = secure
+    def start(self, bytes ahead=b"", bint secure=False, session=None):
+        """The connection was accepted.
+
+        `ahead` is what has come already, `secure` says that the client has used TLS; `session` is a
+        `servery.drivers.contracts.TlsSession` in which it does so with us, and whose handshake is over.
+        """
+        self._secure = secure or session is not None
         shared = self._shared
         service = shared.service
+        if session is not None:
+            self._tls = session.describe()
+            self.secure(session)
         self.set_marks(shared.write_buffer, shared.write_buffer // 4)
         service.connected(self)
         self.begin()
@@ -66,11 +84,13 @@ cdef class Connection(Port):
             self.stop(self.reactor.clock())
         else:
             shared.clock.arm(self, self._engine.deadline)
-        if ahead:
-            try:
+        try:
+            if session is not None:
+                self.proceed_secure()
+            elif ahead:
                 self.received(PyBytes_AS_STRING(ahead), PyBytes_GET_SIZE(ahead))
-            except Exception as error:
-                self.failed(error)
+        except Exception as error:
+            self.failed(error)
 
     # --- from the reactor
 
@@ -366,6 +386,8 @@ cdef class Connection(Port):
         """Its scope is what the connection itself says: not all of it may be true."""
         if self._secure:
             cycle._scope["scheme"] = secure
+        if self._tls is not None:
+            own_facts(cycle._scope, self._tls)
         if self._shared.front is not None:
             self._shared.front(cycle, cycle._scope)
         return 0

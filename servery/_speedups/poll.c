@@ -199,15 +199,20 @@ ssize_t sv_sendv(int fd, struct iovec *parts, int count, int more) {
     return sent < 0 ? failed() : sent;
 }
 
+ssize_t sv_read_file(int file, long long offset, char *into, size_t count) {
+    ssize_t got;
+    do
+        got = pread(file, into, count, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
 /* One step of sv_send_file without the kernel's help: where there is no sendfile, or none for this kind of file. */
 static ssize_t copy(int fd, int file, long long offset, size_t count) {
     char block[65536];
-    ssize_t got;
-    do
-        got = pread(file, block, count < sizeof block ? count : sizeof block, (off_t)offset);
-    while (got < 0 && errno == EINTR);
+    ssize_t got = sv_read_file(file, offset, block, count < sizeof block ? count : sizeof block);
     if (got <= 0)
-        return got < 0 ? -errno : 0;
+        return got;
     return sv_send(fd, block, (size_t)got, (size_t)got < count);
 }
 

@@ -64,6 +64,9 @@ enum { SV_SHORT = -1 }; /* an `error` of sv_send_file: the file ends before the 
  * number; 0 if it was. The position of `file` stays as it is. */
 size_t sv_send_file(int fd, int file, long long offset, size_t count, int *error);
 
+/* Octets read of `file` from `offset`, `count` at most; 0 at its end. The position of `file` stays as it is. */
+ssize_t sv_read_file(int file, long long offset, char *into, size_t count);
+
 /* Whether an error number speaks of the peer or the way to it: nothing that anybody here did wrong. */
 int sv_is_of_network(int error);
 

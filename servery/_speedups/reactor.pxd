@@ -3,6 +3,8 @@
 Others build on `Transport`: they override its hooks, and use its services without a Python call in between.
 """
 
+from .records cimport Records
+
 cdef extern from "poll.h":
     ctypedef struct iovec "struct iovec":
         void *iov_base
@@ -20,6 +22,7 @@ cdef class Reactor:
     cdef int _poll              # the epoll or kqueue descriptor, -1 once closed
     cdef double now             # monotonic seconds when the batch in progress began
     cdef char *_buffer          # what is read goes here first; it belongs to nobody after the hook returned
+    cdef char *_opened          # the same for what was in records, NULL until there are some
     cdef set _watched           # keeps alive what the kernel points to
     cdef list _leaving          # forgotten during this batch: events of theirs may still be in it
     cdef int _taken             # the descriptor that a transport was made for last
@@ -56,8 +59,11 @@ cdef class Listener(Watched):
 cdef class Transport(Watched):
     """A connected stream socket. As a Python object it has the face of `asyncio.Transport`."""
     cdef object _protocol       # None in classes that override the hooks
+    cdef Records _records       # None without TLS
     cdef object peername, sockname, _socket
-    cdef object _queue          # a deque of what the kernel did not take: bytes, file ranges; None while there is nothing
+    cdef object _queue          # a deque of what the kernel did not take: bytes, file ranges; None while there is nothing.
+                                # In TLS bytes are records, but behind a file they are not yet
+    cdef int _files             # file ranges in it
     cdef readonly Py_ssize_t unsent     # octets in it, files too
     cdef Py_ssize_t _skip       # octets of its first bytes object that are sent
     cdef Py_ssize_t _high, _low
@@ -91,21 +97,31 @@ cdef class Transport(Watched):
     cdef int finish(self) except -1                     # close, after what is queued
     cdef int drop(self, bint reset) except -1           # close now; with RST if `reset`
     cdef int set_marks(self, Py_ssize_t high, Py_ssize_t low) except -1
+    cdef int proceed_secure(self) except -1             # after `secure`: hand on what came along with the end of the handshake
 
     # Inside
     cdef int _update(self) except -1
     cdef int _read(self, int what) except -1
+    cdef int _hand_on(self, const char *data, Py_ssize_t size) except -1
+    cdef int _open_records(self, const char *data, Py_ssize_t size) except -1
     cdef int _read_end(self) except -1
     cdef int _broken(self) except -1
     cdef int _put_parts(self, list parts, bint more) except -1
+    cdef list _seal(self, list parts)
+    cdef int _send_parts(self, list parts, bint more) except -1
+    cdef int _put_answer(self, bytes octets) except -1
+    cdef int _put_blocks(self, int file, long long offset, Py_ssize_t count) except -1
     cdef Py_ssize_t _send(self, iovec *vectors, int count, Py_ssize_t size, bint more) noexcept
     cdef int _queue_part(self, object part, Py_ssize_t size) except -1
     cdef int _queued(self) except -1
     cdef int _flush(self) except -1
     cdef Py_ssize_t _flush_bytes(self, object queue) except -1
     cdef Py_ssize_t _flush_file(self, object queue) except -1
+    cdef Py_ssize_t _seal_block(self, object queue) except -1
     cdef int _flushed(self) except -1
     cdef int _send_fin(self) except -1
+    cdef int _leave(self) except -1
+    cdef int _break(self) except -1
     cdef int _fail(self, int error, str doing) except -1
     cdef int _lose(self, object error) except -1
     cdef int _close(self) except -1

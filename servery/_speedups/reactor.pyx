@@ -4,7 +4,8 @@ One callback of the loop serves a batch of ready sockets: receive, hand over, an
 is level-triggered, so that what a batch leaves comes in the next turn, after the loop's other callbacks.
 
 Knows descriptors, flow control and the ways in which a connection ends; knows nothing of what it carries. Everything belongs to the
-loop's thread. The kernel holds pointers to `Watched` objects, which `Reactor._watched` keeps alive; see poll.h for what is asked of it.
+loop's thread. TLS is inside of a transport: what hooks get and services take is content, what waits in queues are records. The kernel
+holds pointers to `Watched` objects, which `Reactor._watched` keeps alive; see poll.h for what is asked of it.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from libc.errno cimport EAGAIN, EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, strerror
+
+from .records cimport OPENED, Records
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeFSDefaultAndSize(const char *text, Py_ssize_t size)
@@ -55,6 +58,7 @@ cdef extern from "poll.h":
     int sv_peek(int fd)
     Py_ssize_t sv_send(int fd, const char *data, size_t size, int more)
     Py_ssize_t sv_sendv(int fd, iovec *parts, int count, int more)
+    Py_ssize_t sv_read_file(int file, long long offset, char *into, size_t count)
     size_t sv_send_file(int fd, int file, long long offset, size_t count, int *error)
     bint sv_is_of_network(int error)
     int sv_shut(int fd)
@@ -72,6 +76,7 @@ cdef enum:
     TURN = 1_048_576        # octets that one connection sends, of what is queued, before others have their turn
     ACCEPTED = 64           # connections accepted in one go, so that those already open get their turn
     HIGH_WATER = 65_536     # asyncio's default
+    BLOCK = 65_536          # octets of a file that are read and encrypted at a time
     JOINED = 2_048          # octets that are copied sooner than the kernel has read where their parts are
 
 
@@ -131,6 +136,7 @@ cdef class Reactor:
         if self._poll != -1:
             sv_close(self._poll)
         free(self._buffer)
+        free(self._opened)
 
     def __repr__(self):
         return f"<Reactor watching {len(self._watched)}>"
@@ -526,18 +532,35 @@ cdef class Transport(Watched):
         self._protocol = None
         return fd
 
+    def secure(self, session):
+        """Speak through `session` from now on, a `servery.drivers.contracts.TlsSession` whose handshake is over.
+
+        `proceed` hands on what has come of it already. Raises `MemoryError`.
+        """
+        if self.reactor._opened is NULL:
+            self.reactor._opened = <char *>malloc(OPENED)
+            if self.reactor._opened is NULL:
+                raise MemoryError
+        self._records = Records(session)
+
+    def proceed(self):
+        """After `secure`: give the protocol what came along with the end of the handshake."""
+        self.proceed_secure()
+
     def get_protocol(self):
         """Who is told; None after `connection_lost`."""
         return self._protocol
 
     def get_extra_info(self, name, default=None):
-        """`peername`, `sockname`, or `socket`: an `asyncio.trsock.TransportSocket`."""
+        """`peername`, `sockname`, or `socket`: an `asyncio.trsock.TransportSocket`; with TLS also `tls`, the extensions of a scope,
+        `ssl_object` and `sslcontext`.
+        """
         if name == "peername":
             return self.peername
         if name == "sockname":
             return self.sockname
         if name != "socket":
-            return default
+            return default if self._records is None else _told(self._records.session, name, default)
         if self._socket is None and self.fd != -1:
             self._socket = socket.socket(fileno=self.fd)
             self._lent = True
@@ -611,7 +634,7 @@ cdef class Transport(Watched):
         try:
             self.lost(error)
         finally:
-            self._protocol = None  # which has the transport: nothing is left to the collector
+            self._protocol = self._records = None  # which has the transport: nothing is left to the collector
 
     # --- reading ---
 
@@ -643,13 +666,13 @@ cdef class Transport(Watched):
         cdef Py_ssize_t size = sv_recv(self.fd, buffer, READ_SIZE)
         cdef int rest = READS
         while size == READ_SIZE and rest:  # much is coming: the loop's next turn costs more than a read
-            self.received(buffer, size)
+            self._hand_on(buffer, size)
             if self._paused or self._eof or self.closing:
                 return 0
             rest -= 1
             size = sv_recv(self.fd, buffer, READ_SIZE)
         if size > 0:
-            return self.received(buffer, size)
+            return self._hand_on(buffer, size)
         if size == 0:
             return self._read_end()
         if size != -EAGAIN:
@@ -658,9 +681,45 @@ cdef class Transport(Watched):
             return self._broken()
         return 0
 
+    cdef int _hand_on(self, const char *data, Py_ssize_t size) except -1:
+        return self.received(data, size) if self._records is None else self._open_records(data, size)
+
+    cdef int proceed_secure(self) except -1:
+        cdef bytes ahead = self._records.ahead()
+        cdef Py_ssize_t at = 0, size = PyBytes_GET_SIZE(ahead)
+        while at < size and not self.closing:
+            self._open_records(PyBytes_AS_STRING(ahead) + at, min(size - at, READ_SIZE))
+            at += READ_SIZE
+        return 0
+
+    cdef int _open_records(self, const char *data, Py_ssize_t size) except -1:
+        """Content to the hook, if there is any in these octets, and an answer to what was for TLS itself."""
+        cdef Records records = self._records
+        cdef char *content = self.reactor._opened
+        cdef bytes answer
+        if records.deaf:
+            return 0
+        size = records.open(data, size, content)
+        answer = records.answer()
+        if answer is not None:
+            self._put_answer(answer)
+        if size and self.fd != -1:
+            self.received(content, size)
+        if self.closing:
+            return 0
+        if records.broken:
+            return self._break()
+        if records.ended:
+            self.ended()
+        return 0
+
     cdef int _read_end(self) except -1:
         self._eof = True
-        self.ended()
+        if self._records is None:
+            self.ended()
+        elif not self._records.ended:  # without a word in TLS: HTTP says itself where a message ends
+            self._records.ended = self._records.deaf = True
+            self.ended()
         if self._fin:
             return self._lose(None)  # both directions are closed
         return self._update()
@@ -682,6 +741,8 @@ cdef class Transport(Watched):
 
     cdef int put(self, bytes data) except -1:
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data), sent = 0
+        if self._records is not None:
+            return self._put_parts([data], False)
         if self._shut:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self.fd == -1 or not size:
@@ -705,12 +766,47 @@ cdef class Transport(Watched):
         return self._put_parts(parts, True)
 
     cdef int _put_parts(self, list parts, bint more) except -1:
+        if self._shut:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._records is not None:
+            parts = self._seal(parts)
+            if parts is None:
+                return 0
+        return self._send_parts(parts, more)
+
+    cdef list _seal(self, list parts):
+        """As records; None if nothing can be written now: a file has to go before, or TLS has come to an end."""
+        cdef Records records = self._records
+        cdef bytes part
+        if self.fd == -1 or records.closed:
+            return None
+        if self._files:
+            for part in parts:
+                self._queue_part(part, PyBytes_GET_SIZE(part))
+            self._queued()
+            return None
+        parts = records.seal(parts)
+        if parts is None:
+            self._break()
+        return parts
+
+    cdef int _put_answer(self, bytes octets) except -1:
+        """Records that TLS has made itself; none that was made before may come after them."""
+        cdef Py_ssize_t at
+        if self.fd == -1 or not self._files:
+            return self._send_parts([octets], False)
+        for at in range(len(self._queue)):
+            if type(self._queue[at]) is FileRange:
+                break
+        self._queue.insert(at, octets)
+        self.unsent += PyBytes_GET_SIZE(octets)
+        return self._queued()
+
+    cdef int _send_parts(self, list parts, bint more) except -1:
         cdef iovec vectors[SV_IOVECS]
         cdef Py_ssize_t sent = 0, at = 0, size, offered
         cdef int count
         cdef bytes part
-        if self._shut:
-            raise RuntimeError("Cannot call write() after write_eof()")
         if self.fd == -1:
             return 0
         while self._queue is None and at < len(parts):
@@ -761,6 +857,8 @@ cdef class Transport(Watched):
             raise RuntimeError("Cannot call write() after write_eof()")
         if self.fd == -1:
             return 0
+        if self._records is not None:
+            return self._put_blocks(file, offset, count)
         if self._queue is None:
             sent = sv_send_file(self.fd, file, offset, min(count, TURN), &error)
             offset += sent
@@ -772,6 +870,29 @@ cdef class Transport(Watched):
                 return 0
         # What is wrong with the file will be so again when the kernel takes more, and `file_sent` can be called.
         self._queue_part(_range(file, offset, count), count)
+        self._files += 1
+        self._queued()
+        return 0
+
+    cdef int _put_blocks(self, int file, long long offset, Py_ssize_t count) except -1:
+        """`put_file` in TLS: what the kernel takes now; a block that it takes in part is done with, too."""
+        cdef Py_ssize_t left = TURN
+        cdef int error = 0
+        cdef bytes block
+        while count and left > 0 and self._queue is None and not self._records.closed:
+            block = _read_block(file, offset, count, &error)
+            if block is None:
+                break
+            offset += PyBytes_GET_SIZE(block)
+            count -= PyBytes_GET_SIZE(block)
+            left -= PyBytes_GET_SIZE(block)
+            self._put_parts([block], count > 0)
+        if self.fd == -1 or self._records.closed:
+            return 0
+        if not count:
+            return 1
+        self._queue_part(_range(file, offset, count), count)
+        self._files += 1
         self._queued()
         return 0
 
@@ -788,6 +909,7 @@ cdef class Transport(Watched):
         while len(queue) > at:
             part = queue.pop()
             if type(part) is FileRange:
+                self._files -= 1
                 self.unsent -= (<FileRange>part).count
             else:
                 self.unsent -= PyBytes_GET_SIZE(part)
@@ -827,7 +949,7 @@ cdef class Transport(Watched):
         while queue and left > 0 and sent >= 0:
             # Each returns the octets sent, or -2 when the kernel takes no more, or the connection is lost.
             if type(queue[0]) is FileRange:
-                sent = self._flush_file(queue)
+                sent = self._flush_file(queue) if self._records is None else self._seal_block(queue)
             else:
                 sent = self._flush_bytes(queue)
             left -= sent
@@ -888,21 +1010,49 @@ cdef class Transport(Watched):
             self._fail(error, "write")
             return -2
         queue.popleft()
+        self._files -= 1
         self.unsent -= it.count
-        if not error:
-            self.file_sent(None)
-        elif error == SV_SHORT:
-            self.file_sent(LocalProtocolError("the file became shorter while it was sent"))
-        else:
-            self.file_sent(_error(error))
+        self.file_sent(_file_error(error))
         return sent if self.fd != -1 else -2
+
+    cdef Py_ssize_t _seal_block(self, object queue) except -1:
+        """The next block of a file, as records, to where the file is; behind its last one, what has waited for that."""
+        cdef FileRange it = queue.popleft()
+        cdef int error = 0
+        cdef bytes block = _read_block(it.file, it.offset, it.count, &error)
+        cdef list parts = []
+        cdef bint done
+        if block is not None:
+            it.offset += PyBytes_GET_SIZE(block)
+            it.count -= PyBytes_GET_SIZE(block)
+            parts.append(block)
+        done = block is None or not it.count
+        while done and queue and type(queue[0]) is not FileRange:
+            parts.append(queue.popleft())
+        for part in parts:
+            self.unsent -= PyBytes_GET_SIZE(part)
+        parts = self._records.seal(parts)
+        if parts is None:
+            self._break()
+            return -2
+        if done:
+            self.unsent -= it.count
+            self._files -= 1
+        else:
+            queue.appendleft(it)
+        for part in reversed(parts):
+            queue.appendleft(part)
+            self.unsent += PyBytes_GET_SIZE(part)
+        if done:
+            self.file_sent(_file_error(error))
+        return 0 if self.fd != -1 else -2
 
     cdef int _flushed(self) except -1:
         if self._full and self.unsent <= self._low:
             self._full = False
             self.drained()
         if self._queue is None and self.closing:
-            return self._lose(None)
+            return self._leave()
         if self._queue is None and self._shut and not self._fin:
             self._send_fin()
         return self._update()
@@ -913,11 +1063,17 @@ cdef class Transport(Watched):
         if self._shut or self.closing:
             return 0
         self._shut = True
+        if self._records is not None:
+            self._records.deaf = True
         if self._queue is None:
             self._send_fin()
         return 0
 
     cdef int _send_fin(self) except -1:
+        if self._records is not None and not self._records.closed:
+            self._send_parts([self._records.end()], False)
+            if self._queue is not None or self.fd == -1:
+                return 0
         self._fin = True
         sv_shut(self.fd)  # if it cannot be, the connection is broken, and that is told in its own way
         if self._eof:
@@ -928,8 +1084,27 @@ cdef class Transport(Watched):
         if not self.closing:
             self.closing = True
             if self._queue is None:
-                self._lose(None)
+                self._leave()
         return 0
+
+    cdef int _leave(self) except -1:
+        """Nothing is queued: the end in TLS, and close."""
+        if self._records is not None and not self._records.closed:
+            self._send_parts([self._records.end()], False)
+            if self._queue is not None:
+                return 0
+        return self._lose(None)
+
+    cdef int _break(self) except -1:
+        """The peer broke TLS: the alert that says so, if it can be written at once, and the end."""
+        cdef Records records = self._records
+        cdef bytes alert = records.answer()
+        records.closed = records.deaf = True
+        if self._queue is not None:
+            return self._lose(None)
+        if alert is not None:
+            self._send_parts([alert], False)
+        return self.finish()
 
     cdef int drop(self, bint reset) except -1:
         if self.fd != -1 and reset:
@@ -963,6 +1138,36 @@ cdef class Transport(Watched):
             self._socket.detach()
         sv_close(fd)
         return 0
+
+
+cdef bytes _read_block(int file, long long offset, Py_ssize_t count, int *error):
+    """`BLOCK` octets of `count` at most; None if there are none, with the reason in `error`."""
+    cdef bytes block = PyBytes_FromStringAndSize(NULL, min(count, BLOCK))
+    cdef Py_ssize_t got = sv_read_file(file, offset, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+    if got <= 0:
+        error[0] = -<int>got if got else SV_SHORT
+        return None
+    return block if got == PyBytes_GET_SIZE(block) else block[:got]
+
+
+cdef object _file_error(int error):
+    """What `file_sent` is called with."""
+    if not error:
+        return None
+    if error == SV_SHORT:
+        return LocalProtocolError("the file became shorter while it was sent")
+    return _error(error)
+
+
+cdef object _told(object session, object name, object default):
+    """See `get_extra_info`."""
+    if name == "tls":
+        return session.describe()
+    if name == "ssl_object":
+        return session.ssl
+    if name == "sslcontext":
+        return session.ssl.context
+    return default
 
 
 cdef bytes _as_bytes(object data):

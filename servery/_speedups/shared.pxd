@@ -49,3 +49,6 @@ cdef class Shared:
     cdef str next_id(self)
     cdef dict http_scope(self, Request request, str request_id, bint trailers, object client, object server)
     cdef dict websocket_scope(self, object request, str request_id, object handshake, object client, object server)
+
+
+cdef int own_facts(dict scope, dict tls) except -1     # what a scope says of TLS, for it alone

@@ -224,3 +224,13 @@ cdef class Shared:
     cdef dict websocket_scope(self, object request, str request_id, object handshake, object client, object server):
         """See `servery.asgi.scope.websocket_scope`: a handshake is rare, and costs more than its scope."""
         return _scope.websocket_scope(request, self._info(client, server), request_id, handshake.subprotocols)
+
+
+cdef int own_facts(dict scope, dict tls) except -1:
+    """See `servery.asgi.scope._own`."""
+    cdef dict extensions = scope["extensions"], facts
+    for name in tls:
+        extensions[name] = PyDict_Copy(tls[name])
+    facts = extensions["tls"]
+    facts["client_cert_chain"] = list(facts["client_cert_chain"])
+    return 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..asgi.calls import App
 from ..engine import HttpEngine, StreamsEngine, WebSocketHandshake
 from ..events import RequestReceived
+
+if TYPE_CHECKING:
+    from .names import ConnectionNames
 
 EngineFactory = Callable[[float], HttpEngine]
 """Makes the engine of a connection accepted at `now`."""
@@ -38,6 +41,18 @@ class Certificates(Protocol):
 
     def begin(self, octets: bytes) -> TlsSession | None:
         """A session for the client whose first octets these are; ``None`` if more must come before that."""
+        ...
+
+
+class GoOn(Protocol):
+    """Begins the connection proper, on a transport that another protocol has used so far."""
+
+    def __call__(
+        self, transport: Any, names: ConnectionNames | None, ahead: bytes, session: TlsSession | None
+    ) -> None:
+        """`names` stand for those of the transport itself, `ahead` has come already, and `session` is that of
+        a client with TLS, whose handshake is over: nothing is `ahead` of that.
+        """
         ...
 
 

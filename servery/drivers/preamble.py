@@ -8,16 +8,16 @@ transport and what came behind on. Without ``--proxy-protocol`` there is none. T
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, cast
+from typing import cast
 
 from ..addresses import peer_name, server_name
 from ..engine import NEVER
 from ..errors import RemoteProtocolError
 from ..proxies.preamble import Preamble
 from ..proxies.trust import Trust, is_unix
+from .contracts import GoOn
 from .names import ConnectionNames
 from .service import Service, error_log
 from .transports import reset
@@ -29,11 +29,6 @@ class PreambleRules:
 
     trust: Trust
     versions: frozenset[int]
-
-
-GoOn = Callable[[Any, ConnectionNames | None, bytes], Any]
-"""Begins the connection proper on a transport, with the octets that have already come; no names are those of
-the transport itself."""
 
 
 class PreambleConnection(asyncio.Protocol):
@@ -115,7 +110,7 @@ class PreambleConnection(asyncio.Protocol):
     def _introduce(self, names: ConnectionNames | None, ahead: bytes) -> None:
         service = self._service
         service.clock.disarm(self)
-        service.replaced(self, lambda: self._go_on(self._transport, names, ahead))
+        service.replaced(self, lambda: self._go_on(self._transport, names, ahead, None))
 
     def _refuse(self, reason: str) -> None:
         """Nobody who could read an answer is known (section 2 of the protocol): close without one."""

@@ -1,4 +1,4 @@
-"""A connection with TLS until its handshake is over: then a `TlsTransport` and the connection proper follow.
+"""A connection with TLS until its handshake is over: then the connection proper follows, and speaks in it.
 
 Knows records, time and how many handshakes may be in flight. Until a client has shown that it speaks TLS,
 nothing of it reaches anything that costs much.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
 from ..addresses import peer_name
 from ..engine import NEVER
-from .contracts import TlsSession
+from .contracts import GoOn, TlsSession
 from .names import ConnectionNames
 from .service import Service, error_log
-from .tls_transport import TlsTransport
 from .transports import prepare
 
 RECORD = 0x16
@@ -34,17 +32,14 @@ PLAIN = (
 class Gate:
     """The handshakes in flight of one service: `Limits.tls_handshakes` at most, the oldest gives way.
 
-    `connect` makes the protocol of a connection whose handshake is over, with the names that a balancer has
-    given, by what ALPN has agreed on.
+    `go_on` begins what comes behind them.
     """
 
-    __slots__ = ("connect", "in_flight", "service")
+    __slots__ = ("go_on", "in_flight", "service")
 
-    def __init__(
-        self, service: Service, connect: Callable[[ConnectionNames | None, str | None], asyncio.Protocol]
-    ) -> None:
+    def __init__(self, service: Service, go_on: GoOn) -> None:
         self.service = service
-        self.connect = connect
+        self.go_on = go_on
         self.in_flight: dict[Handshake, None] = {}  # in the order in which they came
 
     def enter(self, handshake: Handshake) -> None:
@@ -182,17 +177,15 @@ class Handshake(asyncio.Protocol):
             self._transport.write(session.outgoing.read())
 
     def _open(self, session: TlsSession) -> None:
-        """The handshake is over: others take over."""
+        """The handshake is over: others take over, unless the client has left meanwhile."""
+        if self._transport.is_closing():
+            return
         gate = self._gate
         service = gate.service
         self._over = True
         gate.leave(self)
         service.clock.disarm(self)
-        connection = gate.connect(self._names, session.ssl.selected_alpn_protocol())
-        transport = TlsTransport(self._transport, session, connection)
-        self._transport.set_protocol(transport)
-        service.replaced(self, lambda: connection.connection_made(transport))
-        transport.data_received(b"")  # a first request may have come already
+        service.replaced(self, lambda: gate.go_on(self._transport, self._names, b"", session))
 
     def _refuse_plain(self, data: bytes) -> None:
         if not data[:1].isalpha():

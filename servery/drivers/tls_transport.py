@@ -2,7 +2,8 @@
 
 Knows records, and how each way of closing is said in TLS; knows nothing of handshakes, which are over, and of
 what it carries. Nothing is kept back here: octets that come are decrypted at once, what is written is
-encrypted at once, so that limits and flow control are those of the transport below.
+encrypted at once, so that limits and flow control are those of the transport below. A reactor's transport can
+do the same itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,23 @@ from .transports import READ_SIZE, reset
 
 JOINED = 65_536
 """Octets of several parts that are copied together, for fewer records, sooner than encrypted one by one."""
+
+
+def carry(below: asyncio.Transport, session: TlsSession, connection: asyncio.Protocol) -> None:
+    """Let `connection` speak in `session`, whose handshake is over, on the transport `below`: it begins, and
+    gets what has come already.
+    """
+    own: Any = below if hasattr(below, "secure") else None  # a reactor's
+    if own is not None:
+        own.secure(session)
+        own.set_protocol(connection)
+        connection.connection_made(own)
+        own.proceed()
+        return
+    transport = TlsTransport(below, session, connection)
+    below.set_protocol(transport)
+    connection.connection_made(transport)
+    transport.data_received(b"")
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
