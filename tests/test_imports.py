@@ -39,7 +39,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | LEAVES,
     "supervisor": frozenset(
         {"server", "selection", "apps", "drivers", "sockets", "addresses", "config", "logs", "leaving"}
-        | {"failures", "listening", "conflicts", "streams", "admin", "metrics"}
+        | {"failures", "listening", "conflicts", "streams", "admin", "metrics", "tls"}
     )
     | LEAVES,
     "server": frozenset(

@@ -29,6 +29,7 @@ from ..conflicts import gil_trouble
 from ..errors import ServeryError
 from ..server import INTERRUPTED, start_line
 from ..streams import say
+from ..tls.tickets import prepare_tickets
 from . import upgrade
 from .administration import Administration, MasterSource
 from .board import open_board
@@ -256,6 +257,7 @@ class Master:
             find_identity(config)
             self._sockets.bind(config)
             self.admin.follow(config)
+            prepare_tickets(config)
             if config.preload or self.crew.config.preload:
                 self._begin_upgrade()  # what is imported here can only be replaced with the program
                 return None

@@ -16,6 +16,7 @@ from ..conflicts import gil_trouble
 from ..errors import BindError, ConfigError
 from ..leaving import leave_within
 from ..selection import select
+from ..tls.tickets import prepare_tickets
 from . import upgrade
 from .identity import find_identity, set_name, set_umask
 from .interpreter import pickled
@@ -69,6 +70,7 @@ def _serve(
     sockets = Sockets(state["sockets"] if state else ())  # type: ignore[arg-type]
     try:
         sockets.bind(config)
+        prepare_tickets(config)
         master = Master(config, again, signals, sockets)
         if state:
             master.take_over(state)

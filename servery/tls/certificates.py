@@ -7,6 +7,7 @@ serves: what is served is replaced as a whole, and a handshake keeps what it has
 from __future__ import annotations
 
 import logging
+import ssl
 import time
 
 from ..config import Config
@@ -17,20 +18,22 @@ from .hello import server_name
 from .password import read_password
 from .self_signed import self_signed
 from .session import Session
+from .tickets import Kind, kind_of, origin
 
 log = logging.getLogger("servery.error")
 
-PROTOCOLS = {False: ("http/1.1",), True: ("h2", "http/1.1")}
-"""What ALPN agrees on, without and with HTTP/2."""
-
 
 class Served:
-    """The contexts in use at one time, by name. The first one is for clients that ask for no name we know."""
+    """The contexts in use at one time, by name. The first one is for clients that ask for no name we know.
 
-    __slots__ = ("contexts", "default", "names")
+    Their sessions begin in `origin`.
+    """
 
-    def __init__(self, contexts: list[ServerContext]) -> None:
+    __slots__ = ("contexts", "default", "names", "origin")
+
+    def __init__(self, contexts: list[ServerContext], origin: ssl.SSLContext) -> None:
         self.contexts = contexts
+        self.origin = origin
         self.default = contexts[0]
         self.names: dict[str, ServerContext] = {}
         for context in contexts:
@@ -60,6 +63,7 @@ class Certificates:
         self._kept: dict[Pair, tuple[Seen, ServerContext]] = {}
         self._loaded = self._noticed = self._look(self._pairs())
         self._failed: Seen | None = None
+        self._kind: Kind | None = None
         self._served = self._load()
 
     # --- for drivers -----------------------------------------------------------------------------------
@@ -72,7 +76,8 @@ class Certificates:
             name = server_name(octets)
         except ValueError:
             name = ""  # OpenSSL has the right alert for it
-        return None if name is None else Session(self._served.choose(name), name)
+        served = self._served
+        return None if name is None else Session(served.choose(name), name, served.origin)
 
     # --- for who renews ----------------------------------------------------------------------------------
 
@@ -115,25 +120,18 @@ class Certificates:
         return look([path for pair in found for path in (pair.chain, pair.key)] + list(filter(None, others)))
 
     def _load(self) -> Served:
-        config = self._config
-        terms = Terms(
-            read_password(config.tls_key_password),
-            config.tls_ca,
-            config.tls_client_cert,
-            config.tls_min_version,
-            config.tls_ciphers,
-            PROTOCOLS[config.http2],
-        )
-        kept = {pair: self._context(pair, terms) for pair in self._pairs()}
-        self._kept = kept
-        return Served([context for _, context in kept.values()])
+        kind, password = kind_of(self._config), read_password(self._config.tls_key_password)
+        kept = {pair: self._context(pair, kind.terms, password) for pair in self._pairs()}
+        begins_in = self._served.origin if kind == self._kind else origin(kind)
+        self._kept, self._kind = kept, kind
+        return Served([context for _, context in kept.values()], begins_in)
 
-    def _context(self, pair: Pair, terms: Terms) -> tuple[Seen, ServerContext]:
+    def _context(self, pair: Pair, terms: Terms, password: str | None) -> tuple[Seen, ServerContext]:
         others = [terms.authorities] if terms.authorities is not None else []
         seen = look([pair.chain, pair.key, *others])
         if pair in self._kept and self._kept[pair][0] == seen:
             return self._kept[pair]
-        context = make_context(pair, terms)
+        context = make_context(pair, terms, password)
         if context.expires <= time.time():
             log.warning("TLS: the certificate in %r has expired: renew it", pair.chain)
         return seen, context

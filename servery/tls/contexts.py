@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..config import Config
 from ..errors import CertificateError, ConfigError
 from .der import dns_names, expires
 from .files import Pair
@@ -23,17 +24,31 @@ _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl
 class Terms:
     """What is the same for all certificates of a server.
 
-    `password` opens encrypted keys. `clients` says whether clients show a certificate: ``none``, ``optional``
-    or ``required``; `authorities` is a file or directory of those who may issue them. `protocols` are the
+    `clients` says whether clients show a certificate: ``none``, ``optional`` or ``required``; `authorities`
+    is a file or directory of those who may issue them. `protocols` are the
     names that ALPN agrees on, in the server's order (RFC 7301).
     """
 
-    password: str | None
     authorities: str | None
     clients: str
     minimum: str
     ciphers: str
     protocols: tuple[str, ...]
+
+
+PROTOCOLS = {False: ("http/1.1",), True: ("h2", "http/1.1")}
+"""What ALPN agrees on, without and with HTTP/2."""
+
+
+def terms_of(config: Config) -> Terms:
+    """What `config` says of them."""
+    return Terms(
+        config.tls_ca,
+        config.tls_client_cert,
+        config.tls_min_version,
+        config.tls_ciphers,
+        PROTOCOLS[config.http2],
+    )
 
 
 class ServerContext(ssl.SSLContext):
@@ -52,8 +67,8 @@ class ServerContext(ssl.SSLContext):
         return {cipher["name"]: cipher["id"] & 0xFFFF for cipher in self.get_ciphers()}
 
 
-def make_context(pair: Pair, terms: Terms) -> ServerContext:
-    """Read the files of `pair`. Raises `CertificateError`, or `ConfigError` for ciphers that do not exist."""
+def context_on(terms: Terms) -> ServerContext:
+    """A context without a certificate. Raises `ConfigError` for ciphers that do not exist."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[terms.minimum]
     # The server's order is the operator's word; compression and renegotiation are attacks (CRIME, and work
@@ -67,10 +82,16 @@ def make_context(pair: Pair, terms: Terms) -> ServerContext:
             "write names or groups as `openssl ciphers` lists them, with colons between"
         ) from None
     context.set_alpn_protocols(terms.protocols)
-    _load_chain(context, pair, terms.password)
+    context.verify_mode = _VERIFY[terms.clients]
+    return context
+
+
+def make_context(pair: Pair, terms: Terms, password: str | None) -> ServerContext:
+    """Read the files of `pair`; `password` opens the key. Raises `CertificateError` or `ConfigError`."""
+    context = context_on(terms)
+    _load_chain(context, pair, password)
     if terms.authorities is not None:
         _load_authorities(context, terms.authorities)
-        context.verify_mode = _VERIFY[terms.clients]
     return context
 
 

@@ -15,16 +15,21 @@ _VERSIONS = {"TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
 
 
 class Session:
-    """TLS with one client. What it sends goes into `incoming`, what is for it comes out of `outgoing`."""
+    """TLS with one client. What it sends goes into `incoming`, what is for it comes out of `outgoing`.
+
+    `context` has the certificate, `origin` the keys of tickets (see `servery.tls.tickets`); `name` is what
+    the client has asked for.
+    """
 
     __slots__ = ("_context", "_name", "incoming", "outgoing", "ssl")
 
-    def __init__(self, context: ServerContext, name: str) -> None:
+    def __init__(self, context: ServerContext, name: str, origin: ssl.SSLContext) -> None:
         self._context = context
         self._name = name
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
-        self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.ssl = origin.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.ssl.context = context
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """The extensions ``tls`` and ``servery.tls`` of a scope, once the handshake is over."""
