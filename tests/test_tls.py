@@ -6,6 +6,8 @@ import ast
 import asyncio
 import json
 import os
+import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -149,6 +151,151 @@ def test_files_are_sent(serve, material, pem, tmp_path):
         for _ in range(2):
             sock.sendall(GET)
             assert read_response(sock)[1] == content
+
+
+def test_a_long_file_waits_for_a_slow_client(serve, material, pem, tmp_path):
+    content, waited = os.urandom(65_536) * 60, []
+    (tmp_path / "file").write_bytes(content)
+
+    async def app(scope, receive, send):
+        await start(send, headers=[(b"content-length", b"%d" % len(content))])
+        await send({"type": "http.response.pathsend", "path": str(tmp_path / "file")})
+        waited.append(scope["path"])
+
+    with serve(app, tls_cert=(pem,), limit_write_buffer=65_536) as server, server.connect() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        with wrapped(plain, material.client()) as sock:
+            sock.sendall(GET * 2)
+            _, received, rest = read_response(sock)
+            assert received == content
+            assert read_response(sock, rest)[1] == content
+        eventually(lambda: len(waited) == 2)
+        with secured(server, material.client()) as sock:
+            sock.sendall(GET)
+            sock.recv(1)
+            reset(sock)
+        eventually(lambda: not connections(server))
+        assert len(waited) in (2, 3)
+        assert server.errors.lines(30) == []
+
+
+def test_what_is_answered_is_the_same_with_and_without_tls(serve, material, pem):
+    async def app(scope, receive, send):
+        content = await read_body(receive)
+        await start(send)
+        for part in (scope["method"].encode(), b"", content[:10], b"x" * 20_000):
+            await body(send, part, True)
+        await body(send)
+
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n"
+    asked = [
+        GET + LAST,
+        GET * 30 + LAST,
+        LAST.replace(b"GET", b"HEAD"),
+        GET.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc") + LAST,
+        b"POST / HTTP/1.1\r\nHost: a\r\n" + chunks + b"5\r\nabcde\r\n0\r\nx: y\r\n\r\n" + LAST,
+        b"POST / HTTP/1.1\r\nHost: a\r\n" + chunks + b"z\r\n",
+        GET + b"BAD\r\n\r\n" + GET,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET /" + b"a" * 100_000,
+        b"\r\n",
+    ]
+    settings = {"timeout_head": 0.3, "timeout_first_byte": 0.3, "timeout_linger": 0.3}
+    with serve(app, tls_cert=(pem,), **settings) as one, serve(app, **settings) as other:
+        for data in asked:
+            with secured(one, material.client()) as sock:
+                sock.sendall(data)
+                received = read_to_end(sock)
+            assert without_date(received) == without_date(other.raw(data)), data[:100]
+
+
+def without_date(received):
+    return re.sub(rb"\r\ndate: [^\r]*", b"", received)
+
+
+class SClient:
+    """``openssl s_client``, which can do what Python's clients cannot."""
+
+    def __init__(self, server, material, folder, *flags):
+        self.said, self.noted = folder / "said", folder / "noted"
+        command = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-CAfile", material.ca]
+        command += ["-servername", "localhost", *flags]
+        with self.said.open("wb") as said, self.noted.open("wb") as noted:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=noted)
+
+    def write(self, data):
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def until(self, what, times=1):
+        """What it has printed, once `what` is in it so many times."""
+        return eventually(lambda: (said := self.said.read_bytes()).count(what) >= times and said, f"{what!r}")
+
+    def update_keys(self, how):
+        """``K`` asks the server for the same, ``k`` does not."""
+        count = self.noted.read_bytes().count(b"KEYUPDATE")
+        self.write(how + b"\n")
+        eventually(lambda: self.noted.read_bytes().count(b"KEYUPDATE") > count)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+
+def test_keys_are_updated_in_both_directions(serve, material, pem, tmp_path):
+    with (
+        serve(ok, tls_cert=(pem,)) as server,
+        SClient(server, material, tmp_path, "-tls1_3", "-msg") as client,
+    ):
+        client.until(b"read R BLOCK")
+        client.update_keys(b"K")
+        client.until(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate")
+        client.update_keys(b"k")
+        client.write(GET)
+        client.until(b"\r\n\r\nok")
+        client.update_keys(b"K")
+        client.until(b"<<< TLS 1.3, Handshake [length 0005], KeyUpdate", 2)
+        client.write(LAST)
+        client.until(b"HTTP/1.1 200 OK", 2)
+        client.until(b"closed")
+
+
+def test_keys_are_updated_while_a_file_is_on_its_way(serve, material, pem, tmp_path):
+    content = os.urandom(65_536) * 500
+    (tmp_path / "file").write_bytes(content)
+
+    async def app(scope, receive, send):
+        await start(send, headers=[(b"content-length", b"%d" % len(content))])
+        await send({"type": "http.response.pathsend", "path": str(tmp_path / "file")})
+
+    flags = ("-tls1_3", "-quiet", "-no_ign_eof")
+    with serve(app, tls_cert=(pem,)) as server, SClient(server, material, tmp_path, *flags) as client:
+        client.write(GET)
+        client.until(b"\r\n\r\n")
+        client.process.send_signal(signal.SIGSTOP)  # so that the network is full, and some of the file waits
+        client.write(b"K\n")
+        client.process.send_signal(signal.SIGCONT)
+        eventually(lambda: b"KEYUPDATE" in client.noted.read_bytes())
+        client.write(LAST)
+        client.process.wait(WAIT)
+        assert client.said.read_bytes().count(b"\r\n\r\n" + content) == 2
+
+
+def test_a_client_that_wants_small_records(serve, material, pem, tmp_path):
+    async def app(scope, receive, send):
+        await respond(send, b"0123456789" * 10_000)
+
+    flags = ("-tls1_2", "-maxfraglen", "512", "-msg", "-msgfile", str(tmp_path / "messages"))
+    with serve(app, tls_cert=(pem,)) as server, SClient(server, material, tmp_path, *flags) as client:
+        client.until(b"Verify return code")
+        client.write(LAST)
+        assert b"0123456789" * 10_000 in client.until(b"closed")
+    assert (tmp_path / "messages").read_bytes().count(b"<<< TLS 1.2, RecordHeader") > 100_000 // 512
 
 
 def test_requests_in_small_pieces(serve, material, pem):
