@@ -33,7 +33,7 @@ PARTS = (
     "setup.py",
     "MANIFEST.in",
 )
-TYPED = ("engine", "websocket", "tally", "reactor", "connection", "shared")
+TYPED = ("engine", "websocket", "tally", "records", "reactor", "connection", "shared")
 MODULES = (*TYPED, "calls", "http_cycle", "websocket_cycle")
 GENERATED = (
     *(f"{module}.c" for module in MODULES),
