@@ -4,9 +4,8 @@
     INT, QUIT   stop without waiting for requests      USR1    open log files anew
     TTIN, TTOU  one worker more, or less               USR2    replace the program, with sockets and workers
 
-It runs no event loop and no application (unless ``preload`` asks for it), so that little can stop it. Where
-its workers are threads, they are in its process. On Windows there are Ctrl+C, which stops like INT, and
-Ctrl+Break, which stops like TERM.
+It runs no event loop and no application (unless ``preload`` asks for it), so that little can stop it. Workers
+that are threads are in its process. Windows has Ctrl+C, which stops like INT, and Ctrl+Break, like TERM.
 """
 
 from __future__ import annotations
