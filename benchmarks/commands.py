@@ -115,6 +115,9 @@ def measure(
     run = Run(made, subjects, cells, settings, cpus, environments)
     _say(f"{name}: about {clock(run.planned)}")
     run.make(lambda: record.write(made, out))
+    after = record.hashes(environments)
+    made["changed"] = [name for name, value in made["hashes"].items() if after.get(name) != value]
+    record.write(made, out)
     tell(made)
     _say(f"\n{out}")
     if with_report:

@@ -15,8 +15,10 @@ from .paths import ENVIRONMENTS, HERE, ROOT
 from .verdicts import CannotServe
 
 PROBE = """
-import importlib.metadata as m, json, platform, sys, sysconfig
-print(json.dumps({"python": platform.python_version(), "implementation": platform.python_implementation(),
+import importlib.metadata as m, importlib.util, json, platform, sys, sysconfig
+servery = importlib.util.find_spec("servery")
+print(json.dumps({"servery": servery and servery.submodule_search_locations[0],
+"python": platform.python_version(), "implementation": platform.python_implementation(),
     "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
     "free_threaded_build": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "versions": {d.metadata["Name"].lower().replace("_", "-"): d.version for d in m.distributions()}}))
@@ -60,12 +62,20 @@ class Environments:
         if name == "floor":
             return {"versions": {}}
         if name not in self._facts:
-            command = [str(self.bin(name) / "python"), "-c", PROBE]
+            command = [str(self.bin(name) / "python"), "-P", "-c", PROBE]
             made = subprocess.run(
                 command, capture_output=True, text=True, check=True, env=clean_environment()
             )
             self._facts[name] = json.loads(made.stdout)
         return self._facts[name]
+
+    def product(self) -> Path | None:
+        """The folder of the servery that is measured, wherever its environment has it; or None."""
+        try:
+            folder = self.facts("servery")["servery"]
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return Path(folder) if folder else None
 
     def versions(self, name: str) -> dict[str, str]:
         """Versions of what is pinned in an environment, and of servery."""

@@ -26,16 +26,19 @@ class RecordError(Exception):
     """A file that is no result of this harness."""
 
 
-def tree_hash(paths: Iterable[Path]) -> str:
-    """Of names and contents, in order of the names."""
+def tree_hash(paths: Iterable[Path], base: Path) -> str:
+    """Of names below `base` and contents, in order of the names."""
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+        digest.update(path.relative_to(base).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def hashes() -> dict[str, str]:
-    """Of the harness with its load generator, of what is served and asked, and of servery's sources."""
+def hashes(environments: Environments) -> dict[str, str]:
+    """Of the harness with its load generator, of what is served and asked, and of the servery that serves.
+
+    The last is what its environment imports, wherever that is, with the compiled modules.
+    """
     sources = (".py", ".toml", ".css", ".c", ".h")
     parts = [path for path in HERE.rglob("*") if path.suffix in sources]
     parts = [
@@ -43,16 +46,12 @@ def hashes() -> dict[str, str]:
         for path in parts
         if not {"apps", "scenarios", "results", ".envs"} & set(path.relative_to(HERE).parts)
     ]
-    product = [
-        path for path in (ROOT / "servery").rglob("*") if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h")
-    ]
-    product = [path for path in product if not _is_generated(path)]
-    return {"harness": tree_hash(parts), "fixtures": fixtures_hash(), "product": tree_hash(product)}
-
-
-def _is_generated(path: Path) -> bool:
-    """Is this C that Cython wrote?"""
-    return path.suffix == ".c" and path.with_suffix(".pyx").exists()
+    made = {"harness": tree_hash(parts, ROOT), "fixtures": fixtures_hash()}
+    folder = environments.product()
+    if folder is not None:
+        product = [path for path in folder.rglob("*") if path.suffix in (".py", ".so", ".pyd")]
+        made["product"] = tree_hash(product, folder)
+    return made
 
 
 def subject_facts(subject: Subject, environments: Environments) -> dict[str, Any]:
@@ -84,13 +83,14 @@ def new_record(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(command),
         "host": host_facts(ROOT),
-        "hashes": hashes(),
+        "hashes": hashes(environments),
         "settings": {key: value for key, value in dataclasses.asdict(settings).items() if value != math.inf},
         "processors": {"server": list(cpus.server), "client": list(cpus.client)},
         "baseline": subjects[0].name,
         "subjects": {subject.name: subject_facts(subject, environments) for subject in subjects},
         "cells": [],
         "interrupted": False,
+        "changed": [],
     }
 
 

@@ -14,6 +14,7 @@ from .environments import Environments
 from .loadgen.client import LoadError
 from .machine import Processors
 from .progress import Progress
+from .report.facts import changes
 from .rotation import order
 from .scenario import Cell
 from .trial import Settings, Subject, run_trial
@@ -112,8 +113,10 @@ class Run:
 
 
 def refusals(record: dict[str, Any]) -> list[str]:
-    """``cell, server: reason`` for what was refused: not for what a server simply does not have."""
-    return [
+    """``cell, server: reason`` for what was refused: not for what a server simply does not have. A run during
+    which something changed is refused as a whole.
+    """
+    return changes(record) + [
         f"{cell['name']}, {name}: {excluded['reason']}"
         for cell in record["cells"]
         for name, excluded in cell["excluded"].items()

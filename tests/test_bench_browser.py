@@ -80,6 +80,7 @@ def made_record() -> dict[str, object]:
         "subjects": {name: {"flags": [], "python": "3.11", "implementation": "CPython"} for name in NAMES},
         "cells": cells,
         "interrupted": False,
+        "changed": [],
     }
 
 

@@ -23,6 +23,7 @@ from benchmarks.environments import Environments, clean_environment, pins
 from benchmarks.fixtures import FIELD_SETS
 from benchmarks.machine import processors
 from benchmarks.processes import cpu_seconds, pss, tree
+from benchmarks.report.markdown import summary
 from benchmarks.run import Run, refusals
 from benchmarks.scenario import Cell, ScenarioError, all_scenarios, read_scenario, select
 from benchmarks.sides import users_scenario
@@ -203,6 +204,31 @@ def test_what_is_refused_is_told_and_nothing_of_it_reported(tmp_path: Path) -> N
     assert [row.subject for row in rows(made["cells"][0], "good")] == ["good"]
     record.write(made, tmp_path / "r.json")
     assert record.read(tmp_path / "r.json") == json.loads(json.dumps(made))
+
+
+def test_the_product_is_what_the_environment_imports(tmp_path: Path) -> None:
+    package = tmp_path / "servery"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+
+    class Elsewhere(Environments):
+        def product(self) -> Path:
+            return package
+
+    before = record.hashes(Elsewhere())
+    assert before["product"] != record.hashes(NOWHERE)["product"]
+    (package / "late.so").write_bytes(b"compiled anew")
+    after = record.hashes(Elsewhere())
+    assert [name for name in before if before[name] != after[name]] == ["product"]
+
+
+def test_a_run_during_which_the_product_changed_is_refused() -> None:
+    subjects = [Subject("good", adapter_named("servery-python"))]
+    made = record.new_record("r", ["c"], subjects, SHORT, processors(), NOWHERE)
+    assert refusals(made) == []
+    made["changed"] = ["product"]
+    assert refusals(made) == ["the product changed while it was measured"]
+    assert "Not to be used: the product changed" in summary([made])
 
 
 def test_processor_time_and_memory_are_those_of_the_whole_tree() -> None:

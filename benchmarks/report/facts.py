@@ -44,6 +44,11 @@ def verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
                     yield cell["title"], row.subject, f"{metric.label}: {verdict}"
 
 
+def changes(record: Mapping[str, Any]) -> list[str]:
+    """What became another while it was measured, in words."""
+    return [f"the {name} changed while it was measured" for name in record["changed"]]
+
+
 def environment(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Name and value of what the figures depend on."""
     host, settings = record["host"], record["settings"]

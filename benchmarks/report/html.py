@@ -150,15 +150,13 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     title = "Benchmarks: " + ", ".join(record["name"] for record in records)
     parts = []
     for record in records:
-        interrupted = (
-            '<p class="mark">The run was interrupted; what was measured is here.</p>'
-            if record["interrupted"]
-            else ""
-        )
+        remarks = [f"Not to be used: {reason}." for reason in facts.changes(record)]
+        if record["interrupted"]:
+            remarks.append("The run was interrupted; what was measured is here.")
         many = f"<h1>{escape(record['name'])}</h1>" if len(records) > 1 else ""
         parts.append(
             many
-            + interrupted
+            + "".join(f'<p class="mark">{escape(remark)}</p>' for remark in remarks)
             + summary(record)
             + axis_sections(record)
             + "".join(cell_section(cell, record["baseline"]) for cell in record["cells"])

@@ -52,6 +52,7 @@ def summary(records: Sequence[Mapping[str, Any]]) -> str:
         )
         if record["interrupted"]:
             parts.append("The run was interrupted; what was measured is here.\n")
+        parts += [f"Not to be used: {reason}.\n" for reason in facts.changes(record)]
         parts += [cell_section(cell, record["baseline"]) for cell in record["cells"]]
         parts.append("## Environment\n")
         parts.append(table(["what", "value"], facts.environment(record)).replace("---:", "---"))
