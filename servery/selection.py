@@ -42,7 +42,7 @@ _ENGINES = ("engine", "websocket", "tally")
 
 MODULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("python", "transport"): (),
-    ("python", "reactor"): ("records", "reactor"),
+    ("python", "reactor"): ("reactor", "records"),
     ("native", "transport"): _ENGINES,
     ("native", "reactor"): (
         *(*_ENGINES, "records", "reactor", "shared", "calls"),
