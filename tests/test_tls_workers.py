@@ -9,6 +9,8 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness import WAIT, eventually, read_response, read_to_end, statuses
@@ -169,6 +171,34 @@ def test_a_reload_reads_certificates(start, material):
         others(server, before)
         server.wait_for("reloaded: 2 workers serve")
         every_worker_shows(server, material, "two.example")
+
+
+@pytest.mark.any_way
+def test_a_reload_loses_no_request_of_new_connections(start, material):
+    """Each begins with a handshake, which a worker that is being replaced has to see to its end."""
+    pem, client = material.issue("localhost"), material.client()
+    with start("--tls-cert", pem) as server:
+        before = workers(server)
+        over = threading.Event()
+
+        def come_and_go():
+            count = 0
+            while not over.is_set():
+                visit(server, client)
+                count += 1
+            return count
+
+        with ThreadPoolExecutor(4) as pool:
+            visitors = [pool.submit(come_and_go) for _ in range(4)]
+            try:
+                for time in (1, 2):
+                    server.signal(signal.SIGHUP)
+                    others(server, before)
+                    server.wait_for(rf"(?s)(?:reloaded: 2 workers serve.*){{{time}}}")
+                    before = workers(server)
+            finally:
+                over.set()
+            assert min(visitor.result(WAIT) for visitor in visitors) > 0
 
 
 @pytest.mark.any_way

@@ -81,7 +81,7 @@ cdef class Connection(Port):
         service.connected(self)
         self.begin()
         if service.stopping:
-            self.stop(self.reactor.clock())
+            self.stop(self.reactor.clock(), True)  # its client could not know: a request may be on its way
         else:
             shared.clock.arm(self, self._engine.deadline)
         try:

@@ -79,11 +79,11 @@ class Handshake(asyncio.Protocol):
         prepare(self._transport, service.limits.write_buffer)
         self._client = self._names[0] if self._names else peer_name(transport.get_extra_info("peername"))
         service.connected(self)
-        if service.stopping:
-            self.stop(monotonic())
-            return
-        service.clock.arm(self, monotonic() + service.limits.tls_handshake_timeout)
+        now = monotonic()
+        service.clock.arm(self, now + service.limits.tls_handshake_timeout)
         self._gate.enter(self)
+        if service.stopping and not self._over:
+            self.stop(now, patient=True)
 
     def data_received(self, data: bytes) -> None:
         """Octets from the peer."""
@@ -116,7 +116,11 @@ class Handshake(asyncio.Protocol):
         if self._over:
             self._transport.abort()
         else:
-            self.give_up("not complete in time (--timeout-tls-handshake)")
+            self.give_up(
+                "the server stops"
+                if self._gate.service.stopping
+                else "not complete in time (--timeout-tls-handshake)"
+            )
 
     def give_up(self, why: str) -> None:
         """Close without a word: the client has said nothing yet that could be answered."""
@@ -126,8 +130,14 @@ class Handshake(asyncio.Protocol):
         self._transport.abort()
 
     def stop(self, now: float, patient: bool = False) -> None:
-        """The server stops: no request can have come yet."""
-        self.give_up("the server stops")
+        """The server stops: no request can have come yet. With `patient` one may be on its way, behind the rest
+        of the handshake: both get a short time to arrive.
+        """
+        service = self._gate.service
+        if not patient:
+            self.give_up("the server stops")
+        elif not self._over:
+            service.clock.arm(self, min(self.armed, now + service.limits.linger_timeout))
 
     def told_to_end(self) -> None:
         """No application is running."""

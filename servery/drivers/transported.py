@@ -55,7 +55,7 @@ class TransportedConnection(WritingHalf):
         self._info = connection_info(service, transport, self._names)
         service.connected(self)
         if service.stopping:
-            self.stop(monotonic())
+            self.stop(monotonic(), patient=True)  # its client could not know: a request may be on its way
         else:
             self.settle()
 
