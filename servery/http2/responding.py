@@ -286,7 +286,10 @@ class ResponseHalf:
         if found.responding in (NONE, STARTED):
             self.answer(stream, 500, "Internal Server Error")
             return 500
-        self._reset(found, INTERNAL_ERROR)
+        if found.sending:
+            self._reset(found, INTERNAL_ERROR)
+        else:
+            found.drop()  # its end has been sent: all of it was in its head
         return found.status
 
     # --- inside --------------------------------------------------------------------------------------
