@@ -13,8 +13,6 @@ from harness import WAIT, eventually, read_response, reset
 from holdings import objects
 from sample_apps import Gone, body, ok, read_body, respond, start
 
-pytestmark = pytest.mark.reference_only
-
 
 async def describe(scope, receive, send):
     """What the scope says."""

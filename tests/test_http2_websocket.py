@@ -10,8 +10,6 @@ from h2_peer import connect
 from harness import WAIT, eventually
 from sample_apps import ok
 
-pytestmark = pytest.mark.reference_only
-
 OPEN = (
     (":method", "CONNECT"),
     (":protocol", "websocket"),

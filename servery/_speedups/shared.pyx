@@ -29,7 +29,7 @@ cdef extern from "Python.h":
     void *PyUnicode_1BYTE_DATA(object)
 
 cdef dict _METHODS = _scope._METHODS
-cdef bytes _V11 = b"1.1"
+cdef bytes _V11 = b"1.1", _V2 = b"2"
 cdef str _CALL_SOON = "call_soon"
 
 
@@ -208,7 +208,7 @@ cdef class Shared:
             extensions["http.response.trailers"] = {}
         scope["asgi"] = PyDict_Copy(self.asgi)
         if request.version != _V11:
-            scope["http_version"] = "1.0"
+            scope["http_version"] = "2" if request.version == _V2 else "1.0"
         scope["method"] = "GET" if request.method == b"GET" else _METHODS.get(request.method) or request.method.decode()
         scope["path"] = path
         scope["raw_path"] = raw_path
