@@ -22,7 +22,7 @@ from under_test import ENGINES, IOS, Way, clean_environment
 from servery import Config, ConfigError, Server
 from servery.http1.engine import Http1Engine
 from servery.limits import DEFAULTS
-from servery.selection import MODULES, SPEEDUPS, build_facts, select
+from servery.selection import HTTP2_MODULES, MODULES, SPEEDUPS, build_facts, select
 
 ROOT = Path(__file__).resolve().parents[1]
 ABI = EXTENSION_SUFFIXES[0]
@@ -246,7 +246,8 @@ def test_facts_of_an_install_with_the_core() -> None:
     assert facts["ios"] == [*IOS]
     assert facts["native_missing"] is None
     files = {name: Path(file).name for name, file in facts["native"]["modules"].items()}
-    assert files == {name: f"{name}{ABI}" for name in MODULES["native", OF_NATIVE]}
+    wanted = MODULES["native", OF_NATIVE] + HTTP2_MODULES[OF_NATIVE]
+    assert files == {name: f"{name}{ABI}" for name in wanted}
     assert {"cython", "compiler", "flags", "scan"} <= facts["native"].keys()
     assert "unknown" not in facts["native"].values()
     assert facts["native"].get("poll") == next(
