@@ -151,6 +151,19 @@ def test_verdicts_are_the_same(name: str) -> None:
     assert difference(Script(small, steps)) == ""
 
 
+@pytest.mark.parametrize("trailers", [[("a", "b" * 100)] * 100, [(":path", "/")], [("A", "b")]])
+def test_faulty_trailers_end_their_stream(trailers: Any) -> None:
+    """It gets its answer, or its reset; nothing of it is left for a later moment to stumble over."""
+    late: list[Any] = [("expire", (100.0,)), ("pump", (100.0,)), ("receive", (section(3), 100.0))]
+    for answered in ([], [("start_response", (1, 304, [], True)), ("send_body", (1, b"", False))]):
+        steps: list[Any] = [("receive", (HELLO + section(1, POST, 4), 0.0)), *answered, ("pump", (0.0,))]
+        steps += [("receive", (section(1, trailers), 0.0)), ("pump", (0.0,)), ("released", (1, 0.0))]
+        assert difference(Script(Limits(), [*steps, *late])) == ""
+        for name in ENGINES:
+            seen = play(name, Script(Limits(keep_alive_timeout=200.0), [*steps, *late]))
+            assert type(seen[-1][1][0]) is RequestReceived
+
+
 def test_a_bad_frame_takes_nothing_of_what_was_made_before() -> None:
     """The answer to a PING leaves, whatever comes behind it in the same octets."""
     ping, fault = raw(6, 0, 0, b"12345678"), raw(8, 0, 0, bytes(4))

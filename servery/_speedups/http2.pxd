@@ -14,7 +14,7 @@ cdef struct Budget:
 cdef class Known:
     """What a header section has become."""
     cdef list section           # as it was decoded
-    cdef object head            # `RequestHead` of the reference, once it is known to be in order
+    cdef bint is_read           # it is a request, and in order: what follows is there
     cdef bytes method, path, raw_path, query
     cdef list fields
     cdef object authority, protocol
@@ -23,6 +23,7 @@ cdef class Known:
     cdef bint percent, is_head, expects_continue, takes_trailers
 
     cdef int read(self, object head) except -1
+    cdef int set_target(self, bytes method, bytes path) except -1
 
 
 cdef class Stream:
@@ -63,6 +64,8 @@ cdef class Http2Engine(Answering):
     cdef double _head_timeout, _body_timeout, _keep_alive_timeout, _write_timeout, _linger_timeout, _body_rate
     # reading
     cdef FieldDecoder _decoder
+    cdef bytes _authority       # the last one that was in order
+    cdef Py_ssize_t _most_fields, _field_size, _line_size
     cdef dict _known            # blocks that came, and what they are
     cdef bytes _octets          # of an unfinished frame
     cdef int _preface           # octets of the preface that have come
@@ -125,6 +128,9 @@ cdef class Http2Engine(Answering):
     ) except -1
     cdef Known _decode(self, const uint8_t *block, Py_ssize_t size)
     cdef int _read_request(self, uint32_t stream, Known known, bint complete, list events) except -1
+    cdef bint _read_ordinary(self, Known known) except -1
+    cdef bint _read_pseudo(self, Known known) except -1
+    cdef bint _read_field(self, Known known, tuple field, Py_ssize_t *cookie) except -1
     cdef int _malformed(self, uint32_t stream, Known known, object error, list events) except -1
     cdef int _open_stream(self, uint32_t stream, Known known, bint complete, list events) except -1
     cdef int _answer_fault(self, uint32_t stream, Known known, bint complete, object error, list events) except -1

@@ -24,7 +24,7 @@ from collections import OrderedDict, deque
 from ..engine import NEVER as _NEVER
 from ..errors import Http2Error, LimitExceeded, LocalProtocolError, RemoteProtocolError
 from ..events import BodyReceived, ConnectionFailed, PeerClosed, RequestReceived, StreamFailed
-from ..grammar import HTTP2_PREFACE
+from ..grammar import HOST, HTTP2_PREFACE
 from ..http2 import fields as _fields
 from ..http2 import frames as _frames
 from ..http2 import library as _library
@@ -92,6 +92,17 @@ cdef frozenset SECRET = _SECRET
 cdef int KIND_LENGTH = _fields._LENGTH, KIND_DROPPED = _fields._DROPPED, KIND_DATE = _fields._DATE
 cdef int KIND_SERVER = _fields._SERVER
 
+cdef enum:  # fields that say something of a request
+    OF_LENGTH, OF_TRAILERS, OF_PRIORITY, OF_COOKIE, OF_MORE
+
+cdef dict _PARTICULAR = {
+    b"content-length": OF_LENGTH, b"te": OF_TRAILERS, b"priority": OF_PRIORITY, b"cookie": OF_COOKIE,
+    **dict.fromkeys((b"host", b"expect", *_fields._CONNECTION_FIELDS), OF_MORE),
+}
+cdef frozenset _ORDINARY_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+cdef int URGENCY = _fields.DEFAULT_URGENCY
+cdef Py_ssize_t ENTRY = _fields.ENTRY
+
 assert MAX_SIZE == _frames.MAX_SIZE and PREFACE_SIZE == len(PREFACE)
 
 
@@ -121,6 +132,26 @@ cdef inline bint _is_sound(const uint8_t *value, Py_ssize_t size) noexcept:
     return True
 
 
+cdef inline bint _is_path(const uint8_t *path, Py_ssize_t size) noexcept:
+    """Whether it is an absolute path, with or without a query."""
+    cdef Py_ssize_t at
+    if not size or path[0] != 0x2F:
+        return False
+    for at in range(size):
+        if path[at] < 0x21 or path[at] > 0x7E or path[at] == 0x23:
+            return False
+    return True
+
+
+cdef inline bint _is_plain_name(const uint8_t *name, Py_ssize_t size) noexcept:
+    """Whether it is made of small letters, digits, hyphens and underscores."""
+    cdef Py_ssize_t at
+    for at in range(size):
+        if not (0x61 <= name[at] <= 0x7A or 0x30 <= name[at] <= 0x39 or name[at] == 0x2D or name[at] == 0x5F):
+            return False
+    return size > 0
+
+
 cdef object _error(int code, str reason):
     """A fault of the connection: an exception that is raised."""
     return Http2Error(code, reason)
@@ -134,14 +165,18 @@ cdef class Known:
     """See http2.pxd."""
 
     cdef int read(self, object head) except -1:
-        """It is a request, and in order."""
-        raw_path, _, query = head.path.partition(b"?")
-        self.method, self.path, self.raw_path, self.query = head.method, head.path, raw_path, query
+        """It is a request, and in order: what the reference says of it."""
+        self.set_target(head.method, head.path)
         self.authority, self.protocol, self.fields = head.authority, head.protocol, head.fields
         self.length, self.urgency = head.length, head.urgency
         self.expects_continue, self.takes_trailers = head.expects_continue, head.takes_trailers
-        self.percent, self.is_head = b"%" in raw_path, head.method == b"HEAD"
-        self.head = head
+        self.is_read = True
+        return 0
+
+    cdef int set_target(self, bytes method, bytes path) except -1:
+        self.method, self.path = method, path
+        self.raw_path, _, self.query = path.partition(b"?")
+        self.percent, self.is_head = b"%" in self.raw_path, method == b"HEAD"
         return 0
 
 
@@ -202,6 +237,8 @@ cdef class Http2Engine(Answering):
         self._body_size = MOST if limits.body_size is None else min(limits.body_size, MOST)
         self._connection_window = max(limits.h2_connection_window, DEFAULT_WINDOW)
         self._stream_window = min(limits.body_buffer, MAX_WINDOW)
+        self._most_fields, self._field_size = min(limits.field_count, 1 << 30), min(limits.field_size, 1 << 48)
+        self._line_size = min(limits.request_line, 1 << 48) - len(b"  HTTP/2.0")
         self._most_streams, self._most_continuations = limits.h2_streams, limits.h2_continuations
         self._head_timeout, self._body_timeout = limits.head_timeout, limits.body_timeout
         self._keep_alive_timeout, self._write_timeout = limits.keep_alive_timeout, limits.write_timeout
@@ -422,7 +459,7 @@ cdef class Http2Engine(Answering):
         if len(self._streams) >= self._most_streams:
             self._refuse(stream, REFUSED_STREAM)
             return self._spend(&self._resets, "too many streams reset")
-        if known.head is None:
+        if not (known.is_read or self._read_ordinary(known)):
             try:
                 known.read(read_request(known.section, self._limits))
             except Http2Error as error:
@@ -433,6 +470,90 @@ cdef class Http2Engine(Answering):
             return self._malformed(stream, known, malformed("a body shorter than its Content-Length"), events)
         self._earn(EARNED)
         return self._open_stream(stream, known, complete, events)
+
+    cdef bint _read_ordinary(self, Known known) except -1:
+        """Whether a section is an ordinary request, which is then read: what is not is for the reference to read, or to refuse."""
+        cdef list section = known.section
+        cdef Py_ssize_t at, cookie = -1, total = 0, size
+        cdef tuple field
+        known.fields = []
+        known.length, known.urgency, known.takes_trailers = -1, -1, False
+        if not 4 <= len(section) <= self._most_fields + 4 or not self._read_pseudo(known):
+            return False
+        for at in range(len(section)):
+            field = <tuple>section[at]
+            size = PyBytes_GET_SIZE(<bytes>field[0]) + PyBytes_GET_SIZE(<bytes>field[1])
+            total += size + ENTRY
+            if at >= 4 and (size + 2 > self._field_size or not self._read_field(known, field, &cookie)):
+                return False
+        if known.urgency < 0:
+            known.urgency = URGENCY
+        known.is_read = total <= self._head_size
+        return known.is_read
+
+    cdef bint _read_pseudo(self, Known known) except -1:
+        """The four pseudo-header fields, in any order, and nothing else before the fields."""
+        cdef bytes name, value, method = None, path = None, scheme = None, authority = None
+        cdef Py_ssize_t at
+        for at in range(4):
+            name, value = <bytes>(<tuple>known.section[at])[0], <bytes>(<tuple>known.section[at])[1]
+            if name == b":method" and method is None:
+                method = value
+            elif name == b":path" and path is None:
+                path = value
+            elif name == b":scheme" and scheme is None:
+                scheme = value
+            elif name == b":authority" and authority is None:
+                authority = value
+            else:
+                return False
+        if method not in _ORDINARY_METHODS or not (scheme == b"http" or scheme == b"https"):
+            return False
+        if not _is_path(<const uint8_t *>PyBytes_AS_STRING(path), PyBytes_GET_SIZE(path)):
+            return False
+        if PyBytes_GET_SIZE(method) + PyBytes_GET_SIZE(path) > self._line_size:
+            return False
+        if authority != self._authority:
+            if HOST.fullmatch(authority) is None:
+                return False
+            self._authority = authority
+        known.set_target(method, path)
+        known.authority = authority
+        return True
+
+    cdef bint _read_field(self, Known known, tuple field, Py_ssize_t *cookie) except -1:
+        """Whether a field is ordinary: its name, its value, and what it says of the request."""
+        cdef bytes name = <bytes>field[0], value = <bytes>field[1]
+        cdef int kind
+        if not (
+            _is_plain_name(<const uint8_t *>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            and _is_sound(<const uint8_t *>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+        ):
+            return False
+        found = PyDict_GetItem(_PARTICULAR, name)
+        if found != NULL:
+            kind = <object>found
+            if kind == OF_LENGTH:
+                if known.length >= 0 or not _is_number(value) or <int64_t>int(value) > self._body_size:
+                    return False
+                known.length = int(value)
+            elif kind == OF_TRAILERS:
+                if value != b"trailers":
+                    return False
+                known.takes_trailers = True
+            elif kind == OF_PRIORITY:
+                if known.urgency >= 0:
+                    return False
+                known.urgency = read_urgency(value)
+            elif kind == OF_COOKIE and cookie[0] >= 0:  # a crumb: section 8.2.3
+                known.fields[cookie[0]] = (name, known.fields[cookie[0]][1] + b"; " + value)
+                return True
+            elif kind == OF_COOKIE:
+                cookie[0] = len(known.fields)
+            else:
+                return False
+        known.fields.append(field)
+        return True
 
     cdef int _malformed(self, uint32_t stream, Known known, object error, list events) except -1:
         """A request that is none: its stream is reset."""
@@ -515,6 +636,8 @@ cdef class Http2Engine(Answering):
                     raise malformed("a body shorter than its Content-Length")
                 trailers = read_trailers(known.section, self._limits)
             except RemoteProtocolError as error:
+                stream.receiving = False  # its end has come, whatever it said
+                stream.body_deadline = NEVER
                 return self._fail_stream(stream, error.with_traceback(None), events)
         return self._end_body(stream, b"", trailers, events)
 
@@ -851,7 +974,8 @@ cdef class Http2Engine(Answering):
 
     cdef int _reset(self, Stream stream, uint32_t code) except -1:
         """RST_STREAM, and whatever still comes for it is dropped."""
-        self._number_frame(RST_STREAM, stream.number, code)
+        if stream.sending or stream.receiving:  # else both ends have been said
+            self._number_frame(RST_STREAM, stream.number, code)
         self._mark(stream.number, BY_US | BY_RESET)
         return self._drop(stream)
 

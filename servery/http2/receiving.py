@@ -203,6 +203,8 @@ class RequestHalf(ResponseHalf):
                 raise malformed("a body shorter than its Content-Length")
             trailers = read_trailers(self._decoder.section, self._limits)
         except RemoteProtocolError as error:
+            stream.receiving = False  # its end has come, whatever it said
+            stream.body_deadline = NEVER
             self._fail_stream(stream, error.with_traceback(None), events)
             return
         self._end_body(stream, b"", trailers, events)

@@ -156,7 +156,7 @@ class Client:
     def headers(self) -> bytes:
         """A request."""
         chance = self.chance
-        self.number += chance.pick((2,) * 30 + (4, 0))
+        self.number += chance.pick((2,) * 12 + (4, 0))
         stream = max(self.number, 1)
         fields = [
             *chance.pick(REQUESTS),
@@ -234,7 +234,7 @@ class Client:
         """WINDOW_UPDATE."""
         stream = self.chance.pick((0, 0, max(self.number, 1), 1, 3))
         number = self.chance.pick(NUMBERS[1:7] if self.chance.flag(0.9) else NUMBERS)
-        return self.frame(8, 0, stream, number.to_bytes(4, "big"))
+        return self.frame(8, 0, stream, number.to_bytes(4, "big")) * self.chance.pick((1, 1, 1, 6))
 
     def reset(self) -> bytes:
         """RST_STREAM."""
@@ -296,6 +296,9 @@ class Client:
             self.answered[stream] = trailers = chance.pick((1, 1, 1, 1, 3))
             status = chance.pick((200, 200, 200, 204, 304, 404, 999, 101))
             return "start_response", (stream, status, chance.pick(RESPONSES), trailers == 3)
+        if step == 1 and chance.flag(0.15):
+            self.answered[stream] = 5
+            return "reserve_body", (stream, 5, False)
         if step in (1, 3):
             more = chance.flag(0.4)
             if not more:
@@ -304,6 +307,12 @@ class Client:
         if step == 4:
             self.answered[stream] = 2
             return "send_trailers", (stream, chance.pick(RESPONSES), False)
+        if step == 5:
+            self.answered[stream] = 6
+            return "send_reserved", (stream, b"hello")
+        if step == 6:
+            self.answered[stream] = 2
+            return "end_reserved", (stream,)
         self.answered.pop(stream, None)
         return "released", (stream, now)
 
@@ -347,7 +356,7 @@ def random_limits(chance: Chance) -> Limits:
         h2_connection_window=chance.pick((1_048_576, 65_535, 100_000)),
         h2_continuations=chance.pick((16, 1)),
         h2_resets=chance.pick((200, 3)),
-        h2_control_frames=chance.pick((1000, 12)),
+        h2_control_frames=chance.pick((1000, 4)),
     )
 
 
