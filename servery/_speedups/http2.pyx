@@ -974,9 +974,11 @@ cdef class Http2Engine(Answering):
 
     cdef int _reset(self, Stream stream, uint32_t code) except -1:
         """RST_STREAM, and whatever still comes for it is dropped."""
+        cdef int why = BY_US
         if stream.sending or stream.receiving:  # else both ends have been said
             self._number_frame(RST_STREAM, stream.number, code)
-        self._mark(stream.number, BY_US | BY_RESET)
+            why |= BY_RESET
+        self._mark(stream.number, why)
         return self._drop(stream)
 
     cdef int _mark(self, uint32_t stream, int why) except -1:
