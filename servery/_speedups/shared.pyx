@@ -146,6 +146,7 @@ cdef class Shared:
         self.state, self.root_path, self.raw_root = service.state, service.root_path, service.root_path.encode()
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
         self._count_others, service.count_requests = service.count_requests, self.count_requests
+        service.next_request_id = self.take_id
         self._prepare_scopes()
 
     def _prepare_scopes(self):
@@ -169,6 +170,10 @@ cdef class Shared:
     def count_requests(self):
         """How many requests the worker has begun: the fused connections', and those of other drivers."""
         return self._count + self._count_others()
+
+    def take_id(self):
+        """The same, for cycles of the reference: there is one count."""
+        return self.next_id()
 
     cdef str next_id(self):
         """See `servery.drivers.service.numbered`."""
