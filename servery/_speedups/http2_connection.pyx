@@ -39,7 +39,6 @@ cdef object _TWIN = http_twin()
 
 
 @cython.final
-@cython.freelist(64)
 cdef class StreamCycle(HttpCycle):
     """See `servery.asgi.http_cycle.HttpCycle`."""
 
