@@ -495,10 +495,17 @@ cdef class Http2Connection(Port):
         return 0
 
     cdef int log_cycle(self, StreamCycle cycle, bint aborted) except -1:
-        if not cycle._logged and self._shared.logs:
-            self._shared.service.log_request(cycle, self._client, self._engine.content_sent(cycle.stream), aborted)
+        cdef Shared shared = self._shared
+        if cycle._logged or not (shared.logs or shared.tally is not None):
+            return 0
         cycle._logged = True
-        return 0
+        sent = self._engine.content_sent(cycle.stream)
+        if shared.logs:  # which counts, too
+            shared.service.log_request(cycle, self._client, sent, aborted)
+            return 0
+        return shared.tally.ended(
+            (<Request>cycle.request).method, cycle.status, self.reactor.clock() - cycle.started, sent
+        )
 
     cdef int settle(self) except -1:
         """Write what there is; make the socket what the engine says."""
