@@ -1,6 +1,6 @@
 # One word each. Everything is installed into .venv; nothing else on the machine is touched, except that
 # `make test` as root on Debian or Ubuntu installs the packages that are missing (python3-venv, a C compiler, the headers
-# of Python, chromium, curl, nghttp2-client).
+# of Python and of nghttp2, chromium, curl, nghttp2-client).
 #
 #   make serve                      run the demo application and print its URL; with the compiled core if that could be built
 #   make serve ARGS="--port 9000"   the same with flags (any of `servery --help`)
@@ -49,6 +49,9 @@ COMPLETE := servery/http1/*,servery/websocket/*,servery/errors.py,servery/events
 # What the compiled core is made of, and what stands beside it only after a build with line tracing.
 TRACED := $(patsubst %.pyx,%.c,$(wildcard servery/_speedups/*.pyx))
 CORE := $(filter-out $(TRACED),$(wildcard servery/_speedups/*.pyx servery/_speedups/*.pxd servery/_speedups/*.[ch]))
+
+# Fails unless there is a compiled core, and it speaks HTTP/2.
+WITH_HTTP2 := from servery.selection import build_facts; raise SystemExit(build_facts()["native"]["http2"] is None)
 
 # Says why there is no compiled core, and fails; or says nothing.
 WHY := from servery.selection import build_facts; why = build_facts()["native_missing"]; \
@@ -130,11 +133,12 @@ chromium:
 clients:
 	@{ command -v curl && command -v h2load; } >/dev/null || .ci/apt curl nghttp2-client || true
 
-# A C compiler, and the headers of the Python in .venv. Those of Debian's own Python are in python3-dev.
+# A C compiler, and the headers of nghttp2 and of the Python in .venv. Those of Debian's own Python are in python3-dev.
 compiler: .venv/.made
 	@command -v cc >/dev/null || command -v gcc >/dev/null || .ci/apt gcc libc6-dev
 	@$(BIN)/python -c 'import os, sysconfig as s; raise SystemExit(not os.path.exists(s.get_path("include") + "/Python.h"))' \
 	|| .ci/apt python3-dev
+	@echo '#include <nghttp2/nghttp2.h>' | cc -E - >/dev/null 2>&1 || .ci/apt libnghttp2-dev
 
 # A stamp is written last, so that an interrupted install is done again.
 .venv/.made:
@@ -153,8 +157,8 @@ compiler: .venv/.made
 
 # The tests need the compiled core: one that could not be built above is asked for again, and its errors are shown.
 .venv/.native: .venv/.checkout | compiler
-	@$(BIN)/python -c '$(WHY)' 2>/dev/null \
-	|| SERVERY_BUILD_NATIVE=require PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -c '$(WITH_HTTP2)' 2>/dev/null \
+	|| SERVERY_BUILD_NATIVE=require SERVERY_BUILD_HTTP2=require PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 .venv/.test: .venv/.native pyproject.toml

@@ -3,6 +3,9 @@
 SERVERY_BUILD_NATIVE=auto      build the compiled core; if that fails, a pure install that says why (default)
 SERVERY_BUILD_NATIVE=require   build it or fail
 SERVERY_BUILD_NATIVE=no        leave it out: a py3-none-any wheel
+SERVERY_BUILD_HTTP2=auto       with HTTP/2 in it where nghttp2 is installed, headers and all (default)
+SERVERY_BUILD_HTTP2=require    with it, or fail: what wheels are built with
+SERVERY_BUILD_HTTP2=no         without it
 SERVERY_BUILD_TRACE=1          with line tracing, for coverage of the compiled code; slow, never for a release
 """
 
@@ -11,6 +14,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,7 +37,11 @@ SOURCES = {
 if sys.platform != "win32":  # no readiness there that a loop could wait for
     SOURCES |= {"reactor": ["reactor.pyx", "poll.c"], "shared": ["shared.pyx"], "calls": ["calls.pyx"]}
     SOURCES |= {name: [f"{name}.pyx"] for name in ("records", "http_cycle", "websocket_cycle", "connection")}
-NAMES = [f"{PACKAGE}.{module}" for module in SOURCES]
+# Over nghttp2, which not every machine has: left out where it is not there, and `servery --http2` says so.
+HTTP2 = {"hpack": ["hpack.pyx"], "http2": ["http2.pyx"]}
+if sys.platform != "win32":
+    HTTP2 |= {"http2_connection": ["http2_connection.pyx"]}
+NAMES = [f"{PACKAGE}.{module}" for module in (*SOURCES, *HTTP2)]
 DEPENDS = [Path("setup.py"), *FOLDER.glob("*.pxd"), *FOLDER.glob("*.h")]
 
 DIRECTIVES = {
@@ -62,6 +71,34 @@ if MODE == "require" and not IS_CPYTHON:
         f"{platform.python_implementation()}; leave the variable out to install without it"
     )
 WANTED = MODE != "no" and IS_CPYTHON
+
+
+def find_nghttp2() -> dict[str, list[str]] | None:
+    """Where nghttp2 is, in the words of `Extension`: as pkg-config says, or where headers usually are."""
+    try:
+        said = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "libnghttp2"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        roots = [Path(sys.prefix), *map(Path, ("/usr", "/usr/local", "/opt/homebrew", "/opt/local"))]
+        paths = [Path(path) for path in os.environ.get("CPATH", "").split(os.pathsep) if path]
+        for folder in (*paths, *(root / "include" for root in roots)):
+            if (folder / "nghttp2" / "nghttp2.h").exists():
+                libraries = str(folder.parent / "lib")
+                return {"libraries": ["nghttp2"], "include_dirs": [str(folder)], "library_dirs": [libraries]}
+        return None
+    flags = shlex.split(said.stdout)
+    kinds = {"libraries": "-l", "include_dirs": "-I", "library_dirs": "-L"}
+    return {kind: [flag[2:] for flag in flags if flag[:2] == start] for kind, start in kinds.items()}
+
+
+HTTP2_MODE = switch("SERVERY_BUILD_HTTP2", "auto", "require", "no")
+NGHTTP2 = find_nghttp2() if WANTED and HTTP2_MODE != "no" else None
+if HTTP2_MODE == "require" and WANTED and NGHTTP2 is None:
+    raise SystemExit(
+        "SERVERY_BUILD_HTTP2=require: nghttp2 is not found: install its headers (Debian: libnghttp2-dev, "
+        "Fedora: libnghttp2-devel, Homebrew: libnghttp2), or leave the variable out to build without it"
+    )
 
 
 class BuildNative(build_ext):
@@ -166,7 +203,12 @@ class BuildFacts(Command):
             return "not asked for (SERVERY_BUILD_NATIVE=no)"
         if not WANTED:
             return f"not built: it needs CPython, and this is {platform.python_implementation()}"
-        return f"failed: {native.failure}" if native.failure else "built"
+        if native.failure:
+            return f"failed: {native.failure}"
+        if NGHTTP2 is not None:
+            return "built"
+        why = "not asked for" if HTTP2_MODE == "no" else "nghttp2 was not found"
+        return f"built, without HTTP/2 ({why})"
 
     def get_outputs(self) -> list[str]:
         """The one file, which an editable install has in the checkout."""
@@ -206,18 +248,26 @@ class Wheel(bdist_wheel):
             self.root_is_pure = not self.distribution.has_ext_modules()
 
 
-setup(
-    ext_modules=[
+def extensions() -> list[Extension]:
+    """What is compiled: all of it, but for HTTP/2 where nghttp2 is not there."""
+    found = NGHTTP2 or {}
+    parts = [(SOURCES, {}), *([(HTTP2, found)] if found else [])]
+    return [
         Extension(
             f"{PACKAGE}.{module}",
             [(FOLDER / source).as_posix() for source in sources],
             depends=[path.as_posix() for path in DEPENDS],
-            include_dirs=[FOLDER.as_posix()],
+            include_dirs=[FOLDER.as_posix(), *options.get("include_dirs", ())],
+            libraries=options.get("libraries"),
+            library_dirs=options.get("library_dirs"),
         )
-        for module, sources in SOURCES.items()
+        for table, options in parts
+        for module, sources in table.items()
     ]
-    if WANTED
-    else [],
+
+
+setup(
+    ext_modules=extensions() if WANTED else [],
     cmdclass={
         "build": Build,
         "build_ext": BuildNative,

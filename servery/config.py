@@ -139,10 +139,10 @@ class Config:
 
     # --- HTTP/2 --------------------------------------------------------------------------------------
     http2: bool = row(False, "HTTP/2", Switch(),
-        "offer HTTP/2 to clients with TLS; needs the package h2",
+        "offer HTTP/2 to clients with TLS; with parser python it needs the package h2",
         why="a second protocol is a choice: HTTP/1.1 needs no other package")
     h2c: bool = row(False, "HTTP/2", Switch(),
-        "HTTP/2 without TLS, for clients that begin with it; needs the package h2",
+        "HTTP/2 without TLS, for clients that begin with it; needs h2 as well",
         why="for proxies and gRPC inside of a network; browsers never use it")
     http2_max_streams: int = limit("h2_streams", "HTTP/2", Whole(1), "requests of one connection at a time")
     http2_connection_window: int = limit("h2_connection_window", "HTTP/2", Whole(65_535, unit="bytes"),

@@ -101,9 +101,6 @@ def _http2_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[
     if values["h2c"] and tls:
         text = "h2c is HTTP/2 without TLS, and all listeners have TLS: use http2 instead"
         yield Conflict(("h2c",), text)
-    if (values["http2"] or values["h2c"]) and values["parser"] == "native":
-        text = "HTTP/2 needs parser python in this version: use that, or drop http2 and h2c"
-        yield Conflict(("http2" if values["http2"] else "h2c", "parser"), text)
 
 
 def _proxy_conflicts(values: Mapping[str, Any], _: Collection[str]) -> Iterator[Conflict]:

@@ -51,6 +51,9 @@ MODULES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """What of the compiled core runs, by parser and io."""
 
+HTTP2_MODULES = {"transport": ("hpack", "http2"), "reactor": ("hpack", "http2", "http2_connection")}
+"""What of it runs besides, with HTTP/2, by io: it is there if nghttp2 was when it was built."""
+
 
 class Selection:
     """What runs: the values of the axes, resolved, and how to make the parts."""
@@ -78,10 +81,17 @@ class Selection:
         """A function that makes the engine of a new connection of HTTP/2; ``None`` if nobody speaks it."""
         if not config.uses_http2:
             return None
+        limits = config.limits
+        if self.parser == "native":
+            from ._speedups.engine import KeptStamp
+            from ._speedups.http2 import Http2Engine as Compiled
+
+            kept = KeptStamp(stamp)
+            return lambda now: Compiled(limits, kept, now)
         from .http2.engine import Http2Engine
         from .http2.library import load
 
-        library, limits = load(), config.limits
+        library = load()
         return lambda now: Http2Engine(library, limits, stamp, now)
 
     def handshake_reader(self, config: Config, stamp: Stamp) -> HandshakeReader:
@@ -151,17 +161,25 @@ class Selection:
             from ._speedups.shared import Shared
 
             shared = Shared(service)
-            if service.preamble is None and service.tls is None:
+            if service.preamble is None and service.tls is None and not service.h2c:
                 return lambda fd, peer, own: Connection(reactor, fd, shared, peer, own).start()
 
             def go_on(
                 transport: Any, names: ConnectionNames | None, ahead: bytes, session: TlsSession | None
             ) -> None:
-                info = transport.get_extra_info
-                client, server, tls = names or (info("peername"), info("sockname"), False)
+                client, server, tls = names or _names_of(transport)
                 take_over(transport, shared, client, server).start(ahead, tls, session)
 
-            protocol = protocol_factory(service, go_on)
+            def negotiated(transport: Any, names: ConnectionNames | None, ahead: bytes, http2: bool) -> None:
+                if not http2:
+                    go_on(transport, names, ahead, None)
+                    return
+                from ._speedups.http2_connection import Http2Connection
+
+                client, server, tls = names or _names_of(transport)
+                Http2Connection(reactor, transport.detach(), shared, client, server).start(ahead, tls)
+
+            protocol = protocol_factory(service, go_on, negotiated)
         else:
             protocol = protocol_factory(service)
         from ._speedups.reactor import Transport
@@ -192,6 +210,11 @@ class Selection:
         return f"parser={self.parser} io={self.io} loop={self.loop}{' tls=ssl' if self.tls else ''}"
 
 
+def _names_of(transport: Any) -> tuple[Any, Any, bool]:
+    """Both ends of a transport of the reactor, as it says them itself, and that there is no TLS before it."""
+    return transport.get_extra_info("peername"), transport.get_extra_info("sockname"), False
+
+
 def select(config: Config) -> Selection:
     """The parts that `config` asks for. Raises `ConfigError` or `NativeUnavailable`."""
     if config.io == "reactor" and not HAS_READINESS:
@@ -210,17 +233,24 @@ def select(config: Config) -> Selection:
             "install it with `python -m pip install uvloop`, or use --loop asyncio"
         )
     if config.uses_http2:
-        _check_http2(config)
+        _check_http2(config, io)
     return Selection(config.parser, io, config.loop, config.uses_tls, config.uses_http2)
 
 
-def _check_http2(config: Config) -> None:
+def _check_http2(config: Config, io: str) -> None:
+    flag = "--http2" if config.http2 else "--h2c"
+    if config.parser == "native":
+        try:
+            for module in HTTP2_MODULES[io]:
+                import_module(f"{__package__}._speedups.{module}")
+        except ImportError as error:
+            raise NativeUnavailable(_how_to_get_http2(flag, error)) from error
+        return
     from .http2.library import load
 
     try:
         load()
     except ImportError as error:
-        flag = "--http2" if config.http2 else "--h2c"
         raise ConfigError(
             f"{flag} needs the package h2, which cannot be imported ({error}): install it with "
             f"`python -m pip install 'h2>=4.2'`, or servery with the extra http2; or drop {flag}"
@@ -264,7 +294,23 @@ def _native_facts() -> tuple[dict[str, Any] | None, str | None]:
     facts |= modules["engine"].build_info()
     if "reactor" in modules:
         facts["poll"] = modules["reactor"].POLL
-    return facts, None
+    return facts | _http2_facts(facts["modules"]), None
+
+
+def _http2_facts(modules: dict[str, str | None]) -> dict[str, Any]:
+    """``http2``: the library of the compiled core's HTTP/2; if it is null, ``http2_missing`` says why.
+
+    Its modules are added to `modules`.
+    """
+    try:
+        found = {
+            name: import_module(f"{__package__}._speedups.{name}")
+            for name in HTTP2_MODULES["reactor" if HAS_READINESS else "transport"]
+        }
+    except ImportError as error:
+        return {"http2": None, "http2_missing": f"{error}; {_how_built()}"}
+    modules |= {name: module.__file__ for name, module in found.items()}
+    return {"http2": f"nghttp2 {found['hpack'].library_version()}"}
 
 
 def _how_to_get_it(config: Config, module: str, error: ImportError) -> str:
@@ -286,6 +332,18 @@ def _how_to_get_it(config: Config, module: str, error: ImportError) -> str:
                  SERVERY_BUILD_NATIVE=require python -m pip install --force-reinstall --no-cache-dir PATH
                  where PATH is a checkout or an sdist of servery
   without it:    {instead}"""
+
+
+def _how_to_get_http2(flag: str, error: ImportError) -> str:
+    """Why the compiled core has no HTTP/2, and what to do."""
+    return f"""--parser native {flag} needs a part of the compiled core that cannot be imported: {error}
+  this install:  {_how_built()}
+  to get it:     install a wheel for this platform; or install nghttp2 with its headers (Debian:
+                 libnghttp2-dev, Fedora: libnghttp2-devel, Homebrew: libnghttp2) and build it:
+                 SERVERY_BUILD_HTTP2=require SERVERY_BUILD_NATIVE=require \\
+                 python -m pip install --force-reinstall --no-cache-dir PATH
+                 where PATH is a checkout or an sdist of servery
+  without it:    --parser python, or drop {flag}"""
 
 
 def _how_built() -> str:

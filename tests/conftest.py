@@ -31,7 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "any_way: about processes, not connections: one of the ways is enough, each in its turn"
     )
-    config.addinivalue_line("markers", "reference_only: what the compiled core does not do in this version")
     chosen_names(config, "--engines", ENGINES)
     chosen_names(config, "--io", IOS)
 
@@ -52,8 +51,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
         shared = metafunc.definition.get_closest_marker("shared_server")
         name = metafunc.module.__name__ if shared else metafunc.function.__name__
-        if metafunc.definition.get_closest_marker("reference_only"):
-            engines = ["python"]
         runs = ways(name, engines, chosen_names(metafunc.config, "--io", IOS))
         if metafunc.definition.get_closest_marker("any_way"):
             runs = [runs[crc32(name.encode()) // len(runs) % len(runs)]]

@@ -26,6 +26,18 @@ GET = ((":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "
 POST = ((":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a"))
 
 
+def make_engine(name: str, limits: Any, stamp: Callable[[int], bytes], now: float) -> Any:
+    """That engine by itself, for one connection."""
+    if name == "native":
+        from servery._speedups.http2 import Http2Engine as Compiled
+
+        return Compiled(limits, stamp, now)
+    from servery.http2.engine import Http2Engine
+    from servery.http2.library import load
+
+    return Http2Engine(load(), limits, stamp, now)
+
+
 def raw(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", length: int | None = None) -> bytes:
     """Any frame, whether it can be or not."""
     size = len(payload) if length is None else length

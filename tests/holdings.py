@@ -10,7 +10,10 @@ from typing import Any
 import psutil
 from harness import Running, eventually, read_to_end
 
-CONNECTIONS = ("servery.drivers.asyncio_driver.AsyncioConnection", "servery._speedups.connection.Connection")
+CONNECTIONS = (
+    *("servery.drivers.asyncio_driver.AsyncioConnection", "servery._speedups.connection.Connection"),
+    *("servery.drivers.http2_driver.Http2Connection", "servery._speedups.http2_connection.Http2Connection"),
+)
 
 
 def objects(*names: str) -> list[Any]:

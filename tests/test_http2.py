@@ -13,8 +13,6 @@ from harness import WAIT, eventually, read_response, reset
 from holdings import objects
 from sample_apps import Gone, body, ok, read_body, respond, start
 
-pytestmark = pytest.mark.reference_only
-
 
 async def describe(scope, receive, send):
     """What the scope says."""
@@ -510,6 +508,11 @@ INSIDE = (
     "servery.drivers.negotiation.Negotiation",
     "servery.http2.engine.Http2Engine",
     "servery.http2.stream.Stream",
+    "servery._speedups.http2.Http2Engine",
+    "servery._speedups.http2.Stream",
+    "servery._speedups.http2_connection.Http2Connection",
+    "servery._speedups.http2_connection.StreamCycle",
+    "servery._speedups.http2_connection.StreamFace",
     "servery.asgi.http_cycle.HttpCycle",
     "servery.asgi.websocket_cycle.WebSocketCycle",
     "servery.websocket.engine.WebSocketEngine",

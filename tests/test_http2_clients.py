@@ -18,8 +18,6 @@ from process import ServerProcess
 from sample_apps import ok, read_body, respond, start
 from tls_material import Material
 
-pytestmark = pytest.mark.reference_only
-
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory):
@@ -267,7 +265,6 @@ def test_the_start_up_line_names_the_versions(way, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (("--h2c", "--parser=native"), "HTTP/2 needs parser python"),
         (("--http2",), "add tls_cert, or use h2c"),
         (("--h2c", "--tls-self-signed"), "use http2 instead"),
         (("--h2c", "--http2-connection-window=65534"), "http2-connection-window"),
@@ -279,9 +276,10 @@ def test_what_cannot_work_is_said(way, tmp_path, flags, text):
         assert text in server.said
 
 
+@pytest.mark.any_way
 def test_without_the_library_the_server_says_how_to_get_it(way, tmp_path):
     (tmp_path / "h2.py").write_text("raise ImportError('not there')")
-    with ServerProcess(tmp_path, APP, "--h2c") as server:
+    with ServerProcess(tmp_path, APP, "--h2c", "--parser=python") as server:
         assert server.end() == 2
         assert re.search(r"--h2c needs the package h2.*python -m pip install 'h2", server.said)
     with ServerProcess(tmp_path, APP) as server:  # and nobody misses it who has not asked

@@ -17,7 +17,7 @@ from h2_peer import GET, POST, PREFACE, Peer, connect, raw
 from harness import running
 from sample_apps import Gone, read_body, respond
 
-pytestmark = [pytest.mark.reference_only, pytest.mark.shared_server]
+pytestmark = pytest.mark.shared_server
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)

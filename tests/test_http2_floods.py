@@ -13,8 +13,6 @@ from harness import WAIT, read_to_end
 from hyperframe.frame import PingFrame, SettingsFrame
 from process import ServerProcess
 
-pytestmark = pytest.mark.reference_only
-
 MEGABYTE = 2**20
 APP = """
 running = most = 0

@@ -10,8 +10,6 @@ from h2_peer import connect
 from harness import WAIT, eventually
 from sample_apps import ok
 
-pytestmark = pytest.mark.reference_only
-
 OPEN = (
     (":method", "CONNECT"),
     (":protocol", "websocket"),
@@ -47,6 +45,22 @@ def test_it_is_advertised(serve):
     with serve(echo, h2c=True) as server, connect(server) as peer:
         peer.until(lambda: peer.settings)
         assert peer.settings[8] == 1
+
+
+def test_every_request_of_a_connection_has_an_id_of_its_own(serve):
+    ids = []
+
+    async def app(scope, receive, send):
+        ids.append(scope["extensions"]["servery"]["request_id"])
+        await echo(scope, receive, send)
+
+    with serve(app, h2c=True) as server, connect(server) as peer:
+        for stream in range(1, 17, 4):
+            peer.headers(stream, OPEN, end=False)
+            peer.until(lambda stream=stream: stream in peer.responses)
+            assert peer.get(stream + 2).content == b"ok"
+        assert len(set(ids)) == len(ids) == 8
+        assert server.call(server.server.snapshot)["requests"] == 8
 
 
 def test_messages_both_ways_and_the_close(serve):

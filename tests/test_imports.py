@@ -59,7 +59,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "stopping": frozenset({"drivers", "sockets"}) | LEAVES,
     "selection": frozenset({"http1", "http2", "websocket", "drivers", "metrics", "config", "_speedups"})
     | LEAVES,
-    "_speedups": frozenset({"http1", "websocket", "asgi", "drivers", "addresses", "metrics"}) | LEAVES,
+    "_speedups": frozenset({"http1", "http2", "websocket", "asgi", "drivers", "addresses", "metrics"})
+    | LEAVES,
     "drivers": frozenset({"asgi", "addresses", "logs", "proxies", "metrics", "leaving"}) | LEAVES,
     "asgi": LEAVES,
     "http1": LEAVES,

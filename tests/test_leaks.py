@@ -13,6 +13,9 @@ import weakref
 
 import psutil
 import pytest
+from h2_peer import POST as POST2
+from h2_peer import connect as h2_connect
+from h2_peer import raw
 from harness import eventually, read_response, reset
 from holdings import at_rest, connections, holdings, memory
 from process import ServerProcess
@@ -221,6 +224,51 @@ def test_thousands_of_connections_leave_no_trace(serve, no_collector, data):
         storm(1000)
         assert server.call(timers) <= 2  # the clock has one for all, and this look may be another
         assert memory() - held < 4_000_000
+
+
+def test_ten_thousand_requests_of_http2_leave_no_trace(serve, no_collector):
+    """On one connection, and then on hundreds, with bodies, resets, failures and headers that differ."""
+    process = psutil.Process(os.getpid())
+
+    async def app(scope, receive, send):
+        await read_body(receive)
+        await respond(send, b"x" * 100, headers=[(b"x-path", scope["raw_path"])])
+
+    def ask(peer, first, times):
+        for stream in range(first, first + 2 * times, 50 * 2):
+            for number in range(stream, stream + 100, 2):
+                path = f"/{number % 1000}"
+                peer.headers(
+                    number, [(n, path if n == ":path" else v) for n, v in POST2], end=number % 4 == 1
+                )
+                if number % 4 != 1:
+                    peer.data(number, b"hello", end=True)
+            peer.until(lambda last=stream + 98: last in peer.responses and peer.responses[last].over)
+            peer.responses.clear()
+            peer.frames.clear()
+
+    def storm(times):
+        for number in range(times):
+            peer = h2_connect(server)
+            peer.headers(1, POST2, end=False)
+            peer.send_octets(raw(6, 0, 0, bytes(8 - number % 2)))
+            if number % 3:
+                peer.synced()
+            reset(peer.sock)
+        eventually(lambda: connections(server) == 0)
+
+    settings = {"access_log": False, "log_level": "critical", "h2c": True}
+    with serve(app, **settings, http2_max_streams=60) as server:
+        with h2_connect(server) as peer:
+            ask(peer, 1, 2000)
+            objects, memory = len(gc.get_objects()), process.memory_info().rss
+            ask(peer, 4001, 10_000)
+            assert len(gc.get_objects()) - objects < 300
+            assert process.memory_info().rss - memory < 2_000_000
+        storm(100)
+        memory = process.memory_info().rss
+        storm(400)
+        assert process.memory_info().rss - memory < 3_000_000
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -33,7 +34,8 @@ PARTS = (
     "setup.py",
     "MANIFEST.in",
 )
-TYPED = ("engine", "websocket", "tally", "records", "reactor", "connection", "shared")
+HTTP2 = ("hpack", "http2", "http2_connection")
+TYPED = ("engine", "websocket", "tally", "records", "reactor", "connection", "shared", *HTTP2)
 MODULES = (*TYPED, "calls", "http_cycle", "websocket_cycle")
 GENERATED = (
     *(f"{module}.c" for module in MODULES),
@@ -183,15 +185,34 @@ def test_sdist_has_the_sources_of_the_core_and_nothing_generated(sdist: Path) ->
 
 @pytest.mark.timeout(240)  # it compiles all of the core, and serves with the wheel in every way
 def test_required_core_makes_a_wheel_for_this_platform(sources: Path) -> None:
-    wheel = built(sources, SERVERY_BUILD_NATIVE="require", **SOON)
+    wheel = built(sources, SERVERY_BUILD_NATIVE="require", SERVERY_BUILD_HTTP2="require", **SOON)
     assert not wheel.name.endswith("-none-any.whl")
     assert facts_in(wheel)["native"] == "built"
     said = proven(wheel, sources)
     assert "--parser native --io reactor: a live server says so and answers" in said
+    assert "--parser native --io reactor --h2c: a live server speaks HTTP/2" in said
     assert "without the compiled core: --parser native exits with 2" in said
     assert SOON["CFLAGS"] in said
     assert "without the compiled core: --io reactor exits with 2" in said
     assert not [module for module in MODULES if (sources / CORE / f"{module}.c").exists()]
+
+
+def test_a_core_without_http2_says_so(sources: Path) -> None:
+    script = "import setup_parts, json; print(json.dumps(setup_parts.said))"
+    (sources / "setup_parts.py").write_text(
+        "import runpy, setuptools\n"
+        "kept = {}\n"
+        "setuptools.setup = lambda **words: kept.update(words)\n"
+        "made = runpy.run_path('setup.py')\n"
+        "command = type('Command', (), {'failure': '', 'extensions': []})()\n"
+        "said = [made['BuildFacts']._native(None, command), [one.name for one in kept['ext_modules']]]\n"
+    )
+    run_here = partial(run, sys.executable, "-W", "ignore", "-c", script, cwd=sources)
+    without, names = json.loads(succeeded(run_here(SERVERY_BUILD_HTTP2="no")))
+    assert without == "built, without HTTP/2 (not asked for)"
+    with_it, more = json.loads(succeeded(run_here(SERVERY_BUILD_HTTP2="require")))
+    assert with_it == "built"
+    assert {name.rpartition(".")[2] for name in set(more) - set(names)} == set(HTTP2)
 
 
 def test_core_that_is_not_wanted_makes_a_pure_wheel(sources: Path) -> None:
@@ -225,7 +246,10 @@ def test_what_is_required_and_cannot_be_compiled_fails(sources: Path, fault) -> 
     assert not [*sources.glob("out/*")]
 
 
-@pytest.mark.parametrize(("name", "value"), [("SERVERY_BUILD_NATIVE", "yes"), ("SERVERY_BUILD_TRACE", "")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SERVERY_BUILD_NATIVE", "yes"), ("SERVERY_BUILD_TRACE", ""), ("SERVERY_BUILD_HTTP2", "1")],
+)
 def test_a_switch_takes_its_own_words_only(sources: Path, name: str, value: str) -> None:
     done = run(sys.executable, "setup.py", "--version", cwd=sources, **{name: value})
     assert done.returncode == 1

@@ -22,7 +22,7 @@ from under_test import ENGINES, IOS, Way, clean_environment
 from servery import Config, ConfigError, Server
 from servery.http1.engine import Http1Engine
 from servery.limits import DEFAULTS
-from servery.selection import MODULES, SPEEDUPS, build_facts, select
+from servery.selection import HTTP2_MODULES, MODULES, SPEEDUPS, build_facts, select
 
 ROOT = Path(__file__).resolve().parents[1]
 ABI = EXTENSION_SUFFIXES[0]
@@ -210,6 +210,30 @@ def test_a_core_that_lacks_a_part_is_refused(without: Path, module: str) -> None
     assert f"{module}{ABI} (missing)\n" in said
 
 
+@pytest.mark.parametrize("flags", [("--h2c",), ("--http2", "--tls-self-signed")])
+@pytest.mark.parametrize("module", HTTP2_MODULES[OF_NATIVE])
+def test_a_core_without_http2_is_refused_only_if_it_is_asked_for(
+    without: Path, module: str, flags: tuple[str, ...]
+) -> None:
+    """As a build leaves it that has not found nghttp2."""
+    folder = without / "servery" / "_speedups"
+    for name in (*MODULES["native", OF_NATIVE], *HTTP2_MODULES[OF_NATIVE]):
+        if name != module:
+            shutil.copy(SPEEDUPS / f"{name}{ABI}", folder)
+    (folder / "build.json").write_text('{"native": "built, without HTTP/2 (nghttp2 was not found)"}')
+    said = refusal(without, "--parser", "native", *flags)
+    assert f"--parser native {flags[0]} needs a part of the compiled core that cannot be imported: " in said
+    assert f"No module named 'servery._speedups.{module}'" in said
+    assert "compiled core: built, without HTTP/2 (nghttp2 was not found)\n" in said
+    assert "libnghttp2-dev" in said
+    assert said.endswith(f"without it:    --parser python, or drop {flags[0]}\n")
+    done = python("-m", "servery", "--version", "--verbose", cwd=without)
+    facts = json.loads(done.stdout)["native"]
+    assert facts["http2"] is None
+    assert "built, without HTTP/2" in facts["http2_missing"]
+    assert facts["modules"].keys() == set(MODULES["native", OF_NATIVE])
+
+
 def test_the_refusal_says_how_the_install_was_built(without: Path) -> None:
     facts = {"native": "not asked for (SERVERY_BUILD_NATIVE=no)"}
     (without / "servery" / "_speedups" / "build.json").write_text(json.dumps(facts))
@@ -246,9 +270,11 @@ def test_facts_of_an_install_with_the_core() -> None:
     assert facts["ios"] == [*IOS]
     assert facts["native_missing"] is None
     files = {name: Path(file).name for name, file in facts["native"]["modules"].items()}
-    assert files == {name: f"{name}{ABI}" for name in MODULES["native", OF_NATIVE]}
+    wanted = MODULES["native", OF_NATIVE] + HTTP2_MODULES[OF_NATIVE]
+    assert files == {name: f"{name}{ABI}" for name in wanted}
     assert {"cython", "compiler", "flags", "scan"} <= facts["native"].keys()
     assert "unknown" not in facts["native"].values()
+    assert facts["native"]["http2"].startswith("nghttp2 1.")
     assert facts["native"].get("poll") == next(
         (x for x in ("epoll", "kqueue") if hasattr(readiness, x)), None
     )

@@ -54,10 +54,13 @@ class Way(NamedTuple):
     def must_be_built(self) -> None:
         """Raises ImportError if this install lacks what runs."""
         importlib.import_module(ENGINES[self.parser])
+        if self.parser == "native":
+            importlib.import_module("servery._speedups.http2")
         if self.io == "reactor":
             importlib.import_module("servery._speedups.reactor")
             if self.parser == "native":
                 importlib.import_module("servery._speedups.connection")
+                importlib.import_module("servery._speedups.http2_connection")
 
     def __str__(self) -> str:
         return "-".join(self)

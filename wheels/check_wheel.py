@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import urllib.request
 import venv
 import zipfile
@@ -35,6 +37,8 @@ ENVIRONMENT = {
 ENGINES = {"engine", "websocket", "tally"}
 FUSED = ENGINES | {"reactor", "shared", "calls", "http_cycle", "websocket_cycle", "connection"}
 MODULES = ENGINES if os.name == "nt" else FUSED
+HTTP2 = {"hpack", "http2"} if os.name == "nt" else {"hpack", "http2", "http2_connection"}
+"""What there is besides, if nghttp2 was there when the wheel was built."""
 WAYS = {
     ("python", "transport"): set(),
     ("python", "reactor"): {"reactor"},
@@ -143,8 +147,9 @@ def check_content(wheel: Path) -> None:
         assert not compiled, f"a pure wheel with {compiled}"
         assert facts["native"] != "built"
     else:
-        assert set(compiled) == {f"{CORE}{module}{EXTENSION_SUFFIXES[0]}" for module in MODULES}, compiled
-        assert facts["native"] == "built"
+        modules = MODULES | HTTP2 if facts["native"] == "built" else MODULES
+        assert set(compiled) == {f"{CORE}{module}{EXTENSION_SUFFIXES[0]}" for module in modules}, compiled
+        assert facts["native"].startswith("built")
 
 
 def is_pure(wheel: Path) -> bool:
@@ -159,6 +164,17 @@ def check_serves(installed: Installed, parser: str, io: str) -> None:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=WAIT) as response:
             assert (response.status, response.headers["server"]) == (200, "servery")
     print(f"--parser {parser} --io {io}: a live server says so and answers")
+
+
+def check_http2(installed: Installed, io: str) -> None:
+    """The compiled core speaks HTTP/2: its first frame is SETTINGS."""
+    with installed.serving("--parser", "native", "--io", io, "--h2c") as (line, url):
+        assert " http=1.1,2 " in line, line
+        address = urllib.parse.urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), WAIT) as sock:
+            sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            assert sock.recv(9)[3:5] == b"\4\0"
+    print(f"--parser native --io {io} --h2c: a live server speaks HTTP/2")
 
 
 def check_choice(installed: Installed, parser: str, io: str) -> None:
@@ -207,7 +223,17 @@ def check(wheel: Path) -> None:
             return
         facts = json.loads(installed.say("-m", "servery", "--version", "--verbose"))
         assert facts["parsers"] == ["python", "native"]
-        assert facts["native"]["modules"].keys() == MODULES
+        if facts["native"]["http2"] is None:
+            assert facts["native"]["modules"].keys() == MODULES
+            done = installed.ask(
+                "-m", "servery", "servery.demo:app", "--parser", "native", "--h2c", "--port", "0"
+            )
+            assert (done.returncode, "libnghttp2-dev" in done.stderr) == (2, True), done
+            print("without HTTP/2: --parser native --h2c exits with 2 and says what to do")
+        else:
+            assert facts["native"]["modules"].keys() == MODULES | HTTP2
+            for io in sorted({io for parser, io in WAYS if WAYS[parser, io] <= MODULES}):
+                check_http2(installed, io)
         print(json.dumps(facts["native"]))
         for extension in installed.extensions():
             extension.rename(extension.with_suffix(".hidden"))

@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 
-from .engine cimport Http1Engine
+from .engine cimport Answering
 from .reactor cimport Transport
 from .shared cimport Shared
 
@@ -20,8 +20,10 @@ cdef class Port(Transport):
     cdef Py_ssize_t _corked     # octets, and one for each part, that are queued in the engine only
     cdef bint _stopped_reading
 
-    cdef int part_queued(self, Py_ssize_t size) except -1   # content, and more may follow
-    cdef int end_queued(self, Py_ssize_t size) except -1    # the end of a response
+    cdef bint is_full(self, Call cycle) except -1           # more than the high-water mark waits for the peer
+    cdef int consumed(self, Call cycle) except -1           # the application has taken what there was of the body
+    cdef int part_queued(self, Call cycle, Py_ssize_t size) except -1   # content, and more may follow
+    cdef int end_queued(self, Call cycle, Py_ssize_t size) except -1    # the end of a response
     cdef int write_out(self) except -1                      # all that the engine has queued
     cdef int settle(self) except -1
     cdef bint write_file(self, object sending) except -1    # after what is queued; whether the kernel has taken it all
@@ -33,7 +35,7 @@ cdef class Port(Transport):
 cdef class Call:
     cdef Twin _twin
     cdef Port _port
-    cdef Http1Engine _engine
+    cdef Answering _engine
     cdef dict _scope            # None once the application has it
     cdef readonly object request
     cdef public str request_id

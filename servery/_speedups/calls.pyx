@@ -39,10 +39,16 @@ cdef class Twin:
 cdef class Port(Transport):
     """See calls.pxd."""
 
-    cdef int part_queued(self, Py_ssize_t size) except -1:
+    cdef bint is_full(self, Call cycle) except -1:
         raise NotImplementedError
 
-    cdef int end_queued(self, Py_ssize_t size) except -1:
+    cdef int consumed(self, Call cycle) except -1:
+        raise NotImplementedError
+
+    cdef int part_queued(self, Call cycle, Py_ssize_t size) except -1:
+        raise NotImplementedError
+
+    cdef int end_queued(self, Call cycle, Py_ssize_t size) except -1:
         raise NotImplementedError
 
     cdef int write_out(self) except -1:
@@ -96,7 +102,7 @@ cdef class Call:
             raise ClientDisconnected("the client has closed the connection")
         if self.is_answered():
             return None
-        return self.waiter().__await__() if self._port._full else None
+        return self.waiter().__await__() if self._port.is_full(self) else None
 
     @property
     def answered(self):

@@ -252,7 +252,13 @@ cdef class Connection(Port):
             shared.service.finished(cycle)
         return 0
 
-    cdef int part_queued(self, Py_ssize_t size) except -1:
+    cdef bint is_full(self, Call cycle) except -1:
+        return self._full
+
+    cdef int consumed(self, Call cycle) except -1:
+        return self.settle() if self._stopped_reading else 0
+
+    cdef int part_queued(self, Call cycle, Py_ssize_t size) except -1:
         """Content was queued, and more may follow."""
         self._corked += size + 1
         if self._corked > CORK_SIZE:
@@ -262,7 +268,7 @@ cdef class Connection(Port):
             self._shared.service.flush_later(self)
         return 0
 
-    cdef int end_queued(self, Py_ssize_t size) except -1:
+    cdef int end_queued(self, Call cycle, Py_ssize_t size) except -1:
         """A response was queued to its end: it leaves at once, or with the next one if that was asked for already."""
         self._corked += size + 1
         self._held += 1

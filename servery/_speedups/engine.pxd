@@ -47,7 +47,20 @@ cdef class KeptStamp:
     cdef bytes block(self, int has)
 
 
-cdef class Http1Engine:
+cdef class Answering:
+    """See `servery.engine.Answering`: what a compiled cycle asks of an engine."""
+
+    cpdef object continue_body(self, long stream)
+    cpdef object start_response(self, long stream, object status, object headers, bint trailers)
+    cpdef bint send_body(self, long stream, bytes data, bint more) except -1
+    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1
+    cpdef bint end_reserved(self, long stream) except -1
+    cpdef object answer(self, long stream, object status, object text, bytes extra=*)
+    cpdef object abandon(self, long stream)
+    cpdef int fail_response(self, long stream) except -1
+
+
+cdef class Http1Engine(Answering):
     # what it was made with
     cdef readonly object _limits
     cdef object _stamp
@@ -83,14 +96,6 @@ cdef class Http1Engine:
     cpdef list advance(self, double now)
     cpdef list take_output(self)
     cpdef object stop(self, double now, bint patient=*)
-    cpdef object continue_body(self, long stream)
-    cpdef object start_response(self, long stream, object status, object headers, bint trailers)
-    cpdef bint send_body(self, long stream, bytes data, bint more) except -1
-    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1
-    cpdef bint end_reserved(self, long stream) except -1
-    cpdef object answer(self, long stream, object status, object text, bytes extra=*)
-    cpdef object abandon(self, long stream)
-    cpdef int fail_response(self, long stream) except -1
     cpdef object body_paused(self, bint paused, double now)
 
     cdef list _receive_eof(self, double now)

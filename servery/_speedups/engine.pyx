@@ -364,7 +364,35 @@ cdef bytes _chunk_line(Py_ssize_t size):
     return PyBytes_FromStringAndSize(line, digits + 2)
 
 
-cdef class Http1Engine:
+cdef class Answering:
+    """See `servery.engine.Answering`."""
+
+    cpdef object continue_body(self, long stream):
+        raise NotImplementedError
+
+    cpdef object start_response(self, long stream, object status, object headers, bint trailers):
+        raise NotImplementedError
+
+    cpdef bint send_body(self, long stream, bytes data, bint more) except -1:
+        raise NotImplementedError
+
+    cpdef bint reserve_body(self, long stream, Py_ssize_t size, bint more) except -1:
+        raise NotImplementedError
+
+    cpdef bint end_reserved(self, long stream) except -1:
+        raise NotImplementedError
+
+    cpdef object answer(self, long stream, object status, object text, bytes extra=b""):
+        raise NotImplementedError
+
+    cpdef object abandon(self, long stream):
+        raise NotImplementedError
+
+    cpdef int fail_response(self, long stream) except -1:
+        raise NotImplementedError
+
+
+cdef class Http1Engine(Answering):
     """See `servery.engine.HttpEngine` for the contract, `servery.http1.engine` for the reasons."""
 
     def __init__(self, limits, stamp, double now):

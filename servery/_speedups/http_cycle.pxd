@@ -1,7 +1,7 @@
 """The map of the compiled HTTP cycle; see http_cycle.pyx."""
 
-from .calls cimport Call
-from .engine cimport Http1Engine, Request
+from .calls cimport Call, Twin
+from .engine cimport Request
 
 
 cdef class HttpCycle(Call):
@@ -21,3 +21,4 @@ cdef class HttpCycle(Call):
 
 
 cdef HttpCycle new_http_cycle()
+cdef Twin http_twin()   # for those that are made elsewhere

@@ -3,7 +3,6 @@
 Rare messages (files, trailers, early hints) are handed to the reference's own functions.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_GET_SIZE
 
 from .calls cimport Call, Port, Twin
@@ -27,7 +26,10 @@ cdef HttpCycle new_http_cycle():
     return cycle
 
 
-@cython.final
+cdef Twin http_twin():
+    return _TWIN
+
+
 cdef class HttpCycle(Call):
     """See `servery.asgi.http_cycle.HttpCycle`."""
 
@@ -93,8 +95,7 @@ cdef class HttpCycle(Call):
             self._trailers = None
         if self.buffered:
             self.buffered = 0
-            if self._port._stopped_reading:
-                self._port.settle()
+            self._port.consumed(self)
         return message
 
     cdef object put(self, object message):
@@ -114,7 +115,7 @@ cdef class HttpCycle(Call):
             else:
                 more, body = message.get("more_body", False), message.get("body", b"")
             self.put_body(body if type(body) is bytes else as_bytes(body), more)
-            return self.undrained() if self._port._full else None
+            return self.undrained() if self._port.is_full(self) else None
         if kind == _START:
             self.put_start(message if type(message) is dict else dict(message))
             return None
@@ -149,7 +150,7 @@ cdef class HttpCycle(Call):
 
     cdef int end_file(self) except -1:
         if self._engine.end_reserved(self.stream):
-            self._port.end_queued(0)
+            self._port.end_queued(self, 0)
             return self.complete()
         return self._port.write_out()
 
@@ -165,9 +166,9 @@ cdef class HttpCycle(Call):
     cdef int put_body(self, object body, bint more) except -1:
         cdef Port port = self._port
         if self._engine.send_body(self.stream, <bytes>body, more):
-            port.end_queued(PyBytes_GET_SIZE(<bytes>body))
+            port.end_queued(self, PyBytes_GET_SIZE(<bytes>body))
             return self.complete()
-        return port.part_queued(PyBytes_GET_SIZE(<bytes>body))
+        return port.part_queued(self, PyBytes_GET_SIZE(<bytes>body))
 
     cpdef int complete(self) except -1:
         """The response is queued to its end: let go of the connection."""

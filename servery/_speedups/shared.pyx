@@ -29,7 +29,7 @@ cdef extern from "Python.h":
     void *PyUnicode_1BYTE_DATA(object)
 
 cdef dict _METHODS = _scope._METHODS
-cdef bytes _V11 = b"1.1"
+cdef bytes _V11 = b"1.1", _V2 = b"2"
 cdef str _CALL_SOON = "call_soon"
 
 
@@ -146,6 +146,7 @@ cdef class Shared:
         self.state, self.root_path, self.raw_root = service.state, service.root_path, service.root_path.encode()
         self._id_prefix = f"{service.id_prefix}-".encode("ascii")
         self._count_others, service.count_requests = service.count_requests, self.count_requests
+        service.next_request_id = self.take_id
         self._prepare_scopes()
 
     def _prepare_scopes(self):
@@ -169,6 +170,10 @@ cdef class Shared:
     def count_requests(self):
         """How many requests the worker has begun: the fused connections', and those of other drivers."""
         return self._count + self._count_others()
+
+    def take_id(self):
+        """The same, for cycles of the reference: there is one count."""
+        return self.next_id()
 
     cdef str next_id(self):
         """See `servery.drivers.service.numbered`."""
@@ -208,7 +213,7 @@ cdef class Shared:
             extensions["http.response.trailers"] = {}
         scope["asgi"] = PyDict_Copy(self.asgi)
         if request.version != _V11:
-            scope["http_version"] = "1.0"
+            scope["http_version"] = "2" if request.version == _V2 else "1.0"
         scope["method"] = "GET" if request.method == b"GET" else _METHODS.get(request.method) or request.method.decode()
         scope["path"] = path
         scope["raw_path"] = raw_path

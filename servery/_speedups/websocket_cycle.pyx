@@ -171,7 +171,7 @@ cdef class WebSocketCycle(Call):
             size = self.websocket.send_text(text)
         else:
             raise LocalProtocolError(f"'text' of 'websocket.send' must be str, not {type(text).__name__}")
-        return self._port.part_queued(size)
+        return self._port.part_queued(self, size)
 
     cdef int put_accept(self, object message) except -1:
         if self._gone:
@@ -199,7 +199,7 @@ cdef class WebSocketCycle(Call):
         if self._engine.send_body(self.stream, <bytes>body, bool(message.get("more_body", False))):
             self.complete()
             return None
-        self._port.part_queued(len(<bytes>body))
+        self._port.part_queued(self, len(<bytes>body))
         return self.undrained()
 
     cdef int complete(self) except -1:

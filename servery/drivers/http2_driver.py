@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from time import monotonic
 
-from ..asgi.http_cycle import HttpCycle
-from ..asgi.scope import http_scope, websocket_scope
 from ..asgi.websocket_cycle import WebSocketCycle
-from ..engine import StreamsEngine, WebSocketHandshake
-from ..errors import RemoteProtocolError
+from ..engine import StreamsEngine
 from ..events import BodyReceived, ConnectionFailed, Event, RequestReceived, StreamFailed
-from .http2_stream import StreamPort
+from .http2_stream import StreamPort, begin
 from .names import ConnectionNames
 from .service import Service, error_log
 from .transported import TransportedConnection
@@ -26,16 +23,16 @@ NEWER_VERSION = b"sec-websocket-version: 13\r\n"
 
 
 class Http2Connection(TransportedConnection):
-    """One connection. It is the clock's `Timed`. `full` holds the ports that wait for the peer."""
+    """One connection. It is the clock's `Timed`. `waiting` holds the ports that wait for the peer."""
 
-    __slots__ = ("_http", "_ports", "full")
+    __slots__ = ("_http", "_ports", "waiting")
 
     def __init__(self, service: Service, names: ConnectionNames | None = None) -> None:
         assert service.make_http2 is not None
         self._http: StreamsEngine = service.make_http2(monotonic())
         super().__init__(service, self._http, names)
         self._ports: dict[int, StreamPort] = {}
-        self.full: set[StreamPort] = set()
+        self.waiting: set[StreamPort] = set()
 
     @property
     def service(self) -> Service:
@@ -88,10 +85,10 @@ class Http2Connection(TransportedConnection):
             http.held = not self.writable
             more = http.pump(monotonic())
             super().flush()
-        if self.full and self.writable:
-            for port in list(self.full):
+        if self.waiting and self.writable:
+            for port in list(self.waiting):
                 if not port.look_again():
-                    self.full.discard(port)
+                    self.waiting.discard(port)
         if http.deadline < self.armed and not self._lost:
             self._service.clock.arm(self, http.deadline)
 
@@ -99,7 +96,7 @@ class Http2Connection(TransportedConnection):
         """The application call is over, and nothing else speaks on the stream."""
         if self._ports.pop(port.number, None) is None:
             return
-        self.full.discard(port)
+        self.waiting.discard(port)
         del port.cycle  # they hold each other
         self._http.released(port.number, monotonic())
         if not self._lost:
@@ -139,29 +136,8 @@ class Http2Connection(TransportedConnection):
             self._start(port)
 
     def _begin(self, request: RequestReceived, now: float) -> StreamPort:
-        http, info, front = self._http, self._info, self._service.front
-        port = self._ports[request.stream] = StreamPort(self, http, request.stream)
-        request_id = self._service.next_request_id()
-        handshake = self._read_handshake(request, port) if request.upgrade is not None else None
-        if handshake is None:
-            scope = http_scope(request, info, request_id, http.takes_trailers(request.stream))
-            port.cycle = HttpCycle(scope, request, http, port, now, request_id)
-        else:
-            scope = websocket_scope(request, info, request_id, handshake.subprotocols)
-            port.cycle = WebSocketCycle(scope, request, handshake, http, port, now, request_id)
-        if front is not None:
-            front(port.cycle, scope)
-            http.adopt_stamp(request.stream)
+        port = self._ports[request.stream] = begin(self, self._http, self._info, request, now)
         return port
-
-    def _read_handshake(self, request: RequestReceived, port: StreamPort) -> WebSocketHandshake | None:
-        """That of a WebSocket, if it is in order."""
-        try:
-            return self._service.handshakes(request)
-        except RemoteProtocolError as error:
-            error_log.debug("%s: %s", self.client, error)
-            port.fault = error.with_traceback(None)
-            return None
 
     def _start(self, port: StreamPort) -> None:
         """Run the application. What was read behind the head may have failed the request already."""

@@ -6,25 +6,61 @@ Knows the engine's streams and its connection; what messages mean is the cycle's
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..asgi.http_cycle import HttpCycle
+from ..asgi.scope import ConnectionInfo, http_scope, websocket_scope
 from ..asgi.websocket_cycle import WebSocketCycle
 from ..engine import NEVER, FileSending, RawHeaders, StreamsEngine, WebSocketEngine, WebSocketHandshake
 from ..errors import ClientDisconnected, LocalProtocolError, RemoteProtocolError
-from ..events import BodyReceived, Event, WebSocketFailed
+from ..events import BodyReceived, Event, RequestReceived, WebSocketFailed
 from .sendfile import FileToSend, read_block
-from .service import error_log
+from .service import Service, error_log
 from .wakeup import AsyncioWakeup
-
-if TYPE_CHECKING:
-    from .http2_driver import Http2Connection
 
 FILE_BLOCK = 65_536
 """Octets of a file that are read at once: more would only wait for the peer's window."""
 
 CREDIT = 13
 """Octets of a WINDOW_UPDATE frame, which is worth a write at the end of the turn."""
+
+
+class Owner(Protocol):
+    """The connection of a `StreamPort`: see `servery.drivers.http2_driver.Http2Connection`."""
+
+    waiting: set[StreamPort]
+    """Those that wait for the peer."""
+
+    @property
+    def service(self) -> Service:
+        """What all connections share."""
+        ...
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """Who is at the other end, for the logs."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """False while more than the high-water mark waits for the peer."""
+        ...
+
+    def flush(self) -> None:
+        """Make frames and write them."""
+        ...
+
+    def flush_soon(self, size: int) -> None:
+        """Do so at the end of the turn."""
+        ...
+
+    def release(self, port: StreamPort) -> None:
+        """The application call is over."""
+        ...
+
+    def log(self, port: StreamPort, aborted: bool) -> None:
+        """One access line for the request."""
+        ...
 
 
 class StreamPort:
@@ -35,7 +71,7 @@ class StreamPort:
         *("cycle", "ended", "fault", "logged", "number"),
     )
 
-    def __init__(self, connection: Http2Connection, engine: StreamsEngine, number: int) -> None:
+    def __init__(self, connection: Owner, engine: StreamsEngine, number: int) -> None:
         self._connection = connection
         self._engine = engine
         self.number = number
@@ -103,7 +139,7 @@ class StreamPort:
             high = self._connection.service.limits.write_buffer
             self._full = not self._connection.writable or self._engine.waiting(self.number) > high
             if self._full:
-                self._connection.full.add(self)
+                self._connection.waiting.add(self)
         return not self._full
 
     def wakeup(self) -> AsyncioWakeup:
@@ -249,3 +285,29 @@ class StreamPort:
         if websocket.deadline <= now:
             self._dispatch(websocket.expire(now))
         self.settle()
+
+
+def begin(
+    connection: Owner, http: StreamsEngine, info: ConnectionInfo, request: RequestReceived, now: float
+) -> StreamPort:
+    """The port of a new request, with the cycle that is about to run; `fault` says what is wrong with it."""
+    port = StreamPort(connection, http, request.stream)
+    service = connection.service
+    request_id = service.next_request_id()
+    handshake = None
+    if request.upgrade is not None:
+        try:
+            handshake = service.handshakes(request)
+        except RemoteProtocolError as error:
+            error_log.debug("%s: %s", connection.client, error)
+            port.fault = error.with_traceback(None)
+    if handshake is None:
+        scope = http_scope(request, info, request_id, http.takes_trailers(request.stream))
+        port.cycle = HttpCycle(scope, request, http, port, now, request_id)
+    else:
+        scope = websocket_scope(request, info, request_id, handshake.subprotocols)
+        port.cycle = WebSocketCycle(scope, request, handshake, http, port, now, request_id)
+    if service.front is not None:
+        service.front(port.cycle, scope)
+        http.adopt_stamp(request.stream)
+    return port

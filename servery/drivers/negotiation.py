@@ -6,6 +6,7 @@ Knows the preface of HTTP/2 (RFC 9113 section 3.3) and time; whoever speaks take
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
@@ -17,15 +18,24 @@ from .names import ConnectionNames
 from .service import Service
 from .transports import prepare
 
+TakeOver = Callable[[asyncio.Transport, ConnectionNames | None, bytes, bool], None]
+"""Goes on with a connection whose first octets are there; the last argument says whether it is HTTP/2."""
+
 
 class Negotiation(asyncio.Protocol):
-    """One connection before its protocol is known. It is the clock's `Timed`, the server's `Connection`."""
+    """One connection before its protocol is known. It is the clock's `Timed`, the server's `Connection`.
 
-    __slots__ = ("_names", "_octets", "_service", "_transport", "armed")
+    `take_over` is who speaks then, if that is not a connection of the reference.
+    """
 
-    def __init__(self, service: Service, names: ConnectionNames | None) -> None:
+    __slots__ = ("_names", "_octets", "_service", "_take_over", "_transport", "armed")
+
+    def __init__(
+        self, service: Service, names: ConnectionNames | None, take_over: TakeOver | None = None
+    ) -> None:
         self._service = service
         self._names = names
+        self._take_over = take_over
         self._octets = b""
         self._transport: asyncio.Transport
         self.armed = NEVER
@@ -46,17 +56,16 @@ class Negotiation(asyncio.Protocol):
         """Octets from the peer."""
         octets = self._octets = self._octets + data
         if octets.startswith(HTTP2_PREFACE):
-            self._become(Http2Connection(self._service, self._names))
+            self._become(True)
         elif not HTTP2_PREFACE.startswith(octets):
-            self._become(AsyncioConnection(self._service, self._names))
+            self._become(False)
 
     def eof_received(self) -> bool:
         """The peer has finished sending: what came is a part of a preface, and so no request."""
         if not self._octets:
             return False
-        connection = AsyncioConnection(self._service, self._names)
-        self._become(connection)
-        return connection.eof_received()
+        connection = self._become(False)
+        return connection is None or connection.eof_received()  # another one hears of it from the kernel
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is closed."""
@@ -85,10 +94,16 @@ class Negotiation(asyncio.Protocol):
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _become(self, connection: AsyncioConnection | Http2Connection) -> None:
-        service, octets = self._service, self._octets
+    def _become(self, http2: bool) -> AsyncioConnection | Http2Connection | None:
+        service, transport, octets = self._service, self._transport, self._octets
         service.clock.disarm(self)
         self._octets = b""
-        self._transport.set_protocol(connection)
-        service.replaced(self, lambda: connection.connection_made(self._transport))
+        take_over, names = self._take_over, self._names
+        if take_over is not None:
+            service.replaced(self, lambda: take_over(transport, names, octets, http2))
+            return None
+        connection = (Http2Connection if http2 else AsyncioConnection)(service, names)
+        transport.set_protocol(connection)
+        service.replaced(self, lambda: connection.connection_made(transport))
         connection.data_received(octets)
+        return connection

@@ -13,22 +13,26 @@ from .asyncio_driver import AsyncioConnection
 from .contracts import GoOn, TlsSession
 from .http2_driver import Http2Connection
 from .names import ConnectionNames
-from .negotiation import Negotiation
+from .negotiation import Negotiation, TakeOver
 from .preamble import PreambleConnection
 from .service import Service
 from .tls_handshake import Gate, Handshake
 from .tls_transport import carry
 
 
-def protocol_factory(service: Service, on: GoOn | None = None) -> Callable[[], asyncio.Protocol]:
+def protocol_factory(
+    service: Service, on: GoOn | None = None, negotiated: TakeOver | None = None
+) -> Callable[[], asyncio.Protocol]:
     """A function that makes the protocol of a connection for `service`.
 
-    `on` is what comes behind a preamble and a handshake, if that is not a connection of the reference.
+    `on` is what comes behind a preamble and a handshake, `negotiated` what comes behind a look at the first
+    octets, if that is not a connection of the reference.
     """
-    make = _behind_preamble(service, on)
+    make = _behind_preamble(service, on, negotiated)
     if service.preamble is None:
         return lambda: make(None)
-    rules, go_on = service.preamble, _go_on(make) if on is None or service.tls is not None else on
+    stays = on is None or service.tls is not None or service.h2c
+    rules, go_on = service.preamble, _go_on(make) if on is None or stays else on
     return lambda: PreambleConnection(service, rules, go_on)
 
 
@@ -36,12 +40,12 @@ Make = Callable[[ConnectionNames | None], asyncio.Protocol]
 """Makes the protocol of a connection, with the names that a balancer has given."""
 
 
-def _behind_preamble(service: Service, on: GoOn | None) -> Make:
+def _behind_preamble(service: Service, on: GoOn | None, negotiated: TakeOver | None) -> Make:
     if service.tls is not None:
         gate = Gate(service, _behind_handshake(service, on))
         return lambda names: Handshake(gate, names)
     if service.h2c:
-        return lambda names: Negotiation(service, names)
+        return lambda names: Negotiation(service, names, negotiated)
     return lambda names: AsyncioConnection(service, names)
 
 

@@ -29,13 +29,14 @@ from .frames import (
     FRAME_SIZE_ERROR,
     HEADER_SIZE,
     LAST_STREAM,
-    MAX_SIZE,
     MAX_WINDOW,
     NO_ERROR,
     PROTOCOL_ERROR,
     SETTINGS,
+    WINDOW,
     FrameReader,
     goaway_frame,
+    our_settings,
     ping_frame,
     settings_frame,
 )
@@ -45,9 +46,6 @@ from .stream import DONE, Stream
 
 _STOP_PING = b"goodbye\0"
 """Its answer says that the peer knows of the stop."""
-
-(TABLE, PUSH, STREAMS, WINDOW, FRAME, LIST, CONNECT, NO_PRIORITIES) = (1, 2, 3, 4, 5, 6, 8, 9)
-"""Settings: RFC 9113 section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1."""
 
 
 class Reading(Enum):
@@ -89,19 +87,9 @@ class Http2Engine(RequestHalf):
         h2.encoder = FieldEncoder(self._library)
         h2.initiate_connection()
         h2.receive_data(HTTP2_PREFACE)  # the reader has looked at it
-        window = self._stream_window
-        h2.update_settings({WINDOW: window})
+        h2.update_settings({WINDOW: self._stream_window})
         h2.clear_outbound_data_buffer()  # it knows nothing of some of them
-        ours = {
-            PUSH: 0,
-            STREAMS: limits.h2_streams,
-            WINDOW: window,
-            FRAME: MAX_SIZE,
-            LIST: min(limits.head_size, 2**32 - 1),
-            CONNECT: 1,
-            NO_PRIORITIES: 1,
-        }
-        self._out.append(settings_frame(ours))
+        self._out.append(settings_frame(our_settings(limits)))
         if self._window > DEFAULT_WINDOW:
             h2.increment_flow_control_window(min(self._window, MAX_WINDOW) - DEFAULT_WINDOW)
 
@@ -206,7 +194,9 @@ class Http2Engine(RequestHalf):
         if stream > self._highest:
             raise Http2Error(PROTOCOL_ERROR, "WINDOW_UPDATE for a stream that has not begun")
         found = self._streams.get(stream)
-        if stream and not int.from_bytes(frame[HEADER_SIZE:], "big") & MAX_WINDOW:
+        if frame[HEADER_SIZE] & 0x80:  # a reserved bit, which h2 would take for a part of the number
+            frame = frame[:HEADER_SIZE] + bytes([frame[HEADER_SIZE] & 0x7F]) + frame[HEADER_SIZE + 1 :]
+        if stream and not int.from_bytes(frame[HEADER_SIZE:], "big"):
             if found is not None and (found.sending or found.receiving):
                 self._fail_stream(found, malformed("WINDOW_UPDATE of nothing"), events)
             return

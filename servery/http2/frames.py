@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ..errors import Http2Error
 from ..grammar import HTTP2_PREFACE
+from ..limits import Limits
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE = range(6)
 PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(6, 10)
@@ -23,12 +24,26 @@ NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, 
 FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM = range(6, 12)
 
 HEADER_SIZE = 9
+GOAWAY_SIZE = HEADER_SIZE + 8
+"""Octets of a GOAWAY frame without a reason."""
 MAX_SIZE = 16_384
 """Octets of payload at most: the least that the RFC allows to ask for (section 4.2)."""
 LAST_STREAM = 2**31 - 1
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
 """What a flow-control window is before anybody changes it (section 6.9.2)."""
+
+(TABLE, PUSH, STREAMS, WINDOW, FRAME, LIST, CONNECT, NO_PRIORITIES) = (1, 2, 3, 4, 5, 6, 8, 9)
+"""Settings: RFC 9113 section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1."""
+
+NOT_ALLOWED = "a frame that is not allowed"
+WRONG_SIZE = "a frame of a wrong size"
+WRONG_SETTING = "a setting with a value that is not allowed"
+OVER_WINDOW = "more than a flow-control window"
+ON_CLOSED = "a frame for a stream that is closed"
+PASSED_OVER = "a frame for a stream that was passed over"
+NOT_BEGUN = "a frame for a stream that has not begun"
+"""What peers and logs are told of faults whose verdict is left to a library, whatever the library."""
 
 ReceivedFrame = tuple[int, int, int, bytes]
 """Type, flags, stream, and the whole frame with its header."""
@@ -101,3 +116,16 @@ def ping_frame(payload: bytes) -> bytes:
 def window_update_frame(stream: int, size: int) -> bytes:
     """A WINDOW_UPDATE frame (section 6.9)."""
     return frame(WINDOW_UPDATE, 0, stream, size.to_bytes(4, "big"))
+
+
+def our_settings(limits: Limits) -> dict[int, int]:
+    """What the peer is told of us, by number."""
+    return {
+        PUSH: 0,
+        STREAMS: limits.h2_streams,
+        WINDOW: min(limits.body_buffer, MAX_WINDOW),
+        FRAME: MAX_SIZE,
+        LIST: min(limits.head_size, 2**32 - 1),
+        CONNECT: 1,
+        NO_PRIORITIES: 1,
+    }

@@ -26,6 +26,13 @@ CLOSED_STREAMS = 1000
 """Streams of which h2 remembers how they were closed: those to which frames may still be on their way."""
 
 
+LARGEST_LITERAL = 65_536
+"""Octets of one name or value, encoded, beyond which a section is not decoded: what nghttp2 takes at most."""
+
+TOO_LARGE = "a field section much larger than announced"
+UNREADABLE = "a field section that cannot be decoded"
+
+
 class Library(NamedTuple):
     """What is used of h2 and hpack."""
 
@@ -80,6 +87,43 @@ def load() -> Library:
         h2.events.StreamEnded,
         h2.events.StreamReset,
     )
+
+
+def has_long_literal(block: bytes) -> bool:
+    """Whether a block has a name or value of more than `LARGEST_LITERAL` octets (RFC 7541 section 6)."""
+    at = 0
+    try:
+        while at < len(block):
+            first = block[at]
+            if first & 0x80 or first & 0xE0 == 0x20:  # an entry of a table, or the size of one
+                _, at = _read_integer(block, at, 7 if first & 0x80 else 5)
+                continue
+            index, at = _read_integer(block, at, 6 if first & 0x40 else 4)
+            for _ in range(1 if index else 2):
+                size, at = _read_integer(block, at, 7)
+                if size > LARGEST_LITERAL:
+                    return True
+                at += size
+    except IndexError:  # it ends inside of a number: whoever decodes it says so
+        pass
+    return False
+
+
+def _read_integer(block: bytes, at: int, bits: int) -> tuple[int, int]:
+    """(a number, where it ends): RFC 7541 section 5.1. Raises `IndexError`."""
+    most = (1 << bits) - 1
+    number = block[at] & most
+    at += 1
+    if number < most:
+        return number, at
+    shift = 0
+    while True:
+        octet = block[at]
+        at += 1
+        number += (octet & 0x7F) << shift
+        shift += 7
+        if not octet & 0x80:
+            return number, at
 
 
 class Remembered:
@@ -142,12 +186,14 @@ class FieldDecoder:
         return _BLAND
 
     def _decode(self, data: bytes, raw: bool) -> Headers:
+        if len(data) > LARGEST_LITERAL and has_long_literal(data):
+            raise Http2Error(ENHANCE_YOUR_CALM, TOO_LARGE)
         try:
             section: Headers = self._decoder.decode(data, raw=raw)
         except self._library.oversized:
-            raise Http2Error(ENHANCE_YOUR_CALM, "a field section much larger than announced") from None
+            raise Http2Error(ENHANCE_YOUR_CALM, TOO_LARGE) from None
         except (self._library.hpack_error, UnicodeDecodeError, IndexError):
-            raise Http2Error(COMPRESSION_ERROR, "a field section that cannot be decoded") from None
+            raise Http2Error(COMPRESSION_ERROR, UNREADABLE) from None
         return section
 
     @property

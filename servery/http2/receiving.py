@@ -22,11 +22,19 @@ from .frames import (
     END_STREAM,
     ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR,
+    GOAWAY_SIZE,
     HEADER_SIZE,
     MAX_WINDOW,
+    NOT_ALLOWED,
+    NOT_BEGUN,
+    ON_CLOSED,
+    OVER_WINDOW,
     PADDED,
+    PASSED_OVER,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
+    WRONG_SETTING,
+    WRONG_SIZE,
     window_update_frame,
 )
 from .library import FieldDecoder, Library
@@ -72,7 +80,7 @@ class RequestHalf(ResponseHalf):
         try:
             events: list[Any] = self._h2.receive_data(frame)
         except self._library.protocol_error as error:
-            self._h2.clear_outbound_data_buffer()  # GOAWAY: we say that ourselves
+            self._out.append(self._h2.data_to_send()[:-GOAWAY_SIZE])  # we say that ourselves
             raise Http2Error(int(getattr(error, "error_code", PROTOCOL_ERROR)), _safe(error)) from None
         return events
 
@@ -195,6 +203,8 @@ class RequestHalf(ResponseHalf):
                 raise malformed("a body shorter than its Content-Length")
             trailers = read_trailers(self._decoder.section, self._limits)
         except RemoteProtocolError as error:
+            stream.receiving = False  # its end has come, whatever it said
+            stream.body_deadline = NEVER
             self._fail_stream(stream, error.with_traceback(None), events)
             return
         self._end_body(stream, b"", trailers, events)
@@ -355,6 +365,16 @@ def _ends(received: list[Any], library: Library) -> bool:
     return any(isinstance(event, library.stream_ended) for event in received)
 
 
+_REASONS = {
+    "FlowControlError": OVER_WINDOW,
+    "FrameDataMissingError": WRONG_SIZE,
+    "InvalidSettingsValueError": WRONG_SETTING,
+    "NoSuchStreamError": NOT_BEGUN,
+    "StreamClosedError": ON_CLOSED,
+    "StreamIDTooLowError": PASSED_OVER,
+}
+
+
 def _safe(error: Exception) -> str:
-    """What h2 says, without anything of the peer's in it."""
-    return f"h2: {type(error).__name__}"
+    """What an error of h2 means, without anything of the peer's in it."""
+    return _REASONS.get(type(error).__name__, NOT_ALLOWED)

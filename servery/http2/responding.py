@@ -159,7 +159,8 @@ class ResponseHalf:
 
     def _reset(self, stream: Stream, code: int) -> None:
         """RST_STREAM, and whatever still comes for it is dropped."""
-        self._h2.reset_stream(stream.number, code)
+        if stream.sending or stream.receiving:  # else both ends have been said
+            self._h2.reset_stream(stream.number, code)
         self._remember_cut(stream.number)
         self._drop(stream)
 
@@ -211,7 +212,8 @@ class ResponseHalf:
         self._find(stream, NONE, STARTED)
         if not 102 <= status <= 199:
             raise LocalProtocolError(f"{status} is not the status of an interim response")
-        self._h2.send_headers(stream, [(b":status", b"%d" % status), *encode_response(headers).fields])
+        fields = self._guarded(encode_response(headers).fields)
+        self._h2.send_headers(stream, [(b":status", b"%d" % status), *fields])
 
     def start_response(self, stream: int, status: int, headers: RawHeaders, trailers: bool) -> None:
         """Set status (200..999) and fields; nothing is queued before the first `send_body`."""
@@ -253,7 +255,7 @@ class ResponseHalf:
         found = self._find(stream, TRAILERS)
         fields = encode_response(headers).fields
         if found.takes_trailers:
-            found.trailers += fields
+            found.trailers += self._guarded(fields)
         if not more:
             self._end(found)
         return not more
@@ -286,7 +288,10 @@ class ResponseHalf:
         if found.responding in (NONE, STARTED):
             self.answer(stream, 500, "Internal Server Error")
             return 500
-        self._reset(found, INTERNAL_ERROR)
+        if found.sending:
+            self._reset(found, INTERNAL_ERROR)
+        else:
+            found.drop()  # its end has been sent: all of it was in its head
         return found.status
 
     # --- inside --------------------------------------------------------------------------------------
@@ -324,8 +329,7 @@ class ResponseHalf:
         fields = stream.fields
         assert fields is not None
         head: Headers = [(b":status", b"%d" % stream.status)]
-        secret = self._library.secret
-        head += [field if field[0] not in _SECRET else secret(*field) for field in fields.fields]
+        head += self._guarded(fields.fields)
         if length:
             head.append((b"content-length", length))
         head += stamp_fields((stream.stamp or self.stamp)(fields.has))
@@ -333,6 +337,11 @@ class ResponseHalf:
         self._h2.send_headers(stream.number, head, end_stream=last)
         if last:
             self._sent_end(stream)
+
+    def _guarded(self, fields: Headers) -> Headers:
+        """The same, with those marked that no table may keep."""
+        secret = self._library.secret
+        return [field if field[0] not in _SECRET else secret(*field) for field in fields]
 
     def _queue(self, stream: Stream, data: bytes) -> None:
         if data and stream.sending:

@@ -1,9 +1,9 @@
 """Feed both engines the same broken requests, or frames, at random, and stop where they part.
 
-    python tests/fuzz/differential.py [COUNT] [--of websocket] [--seed NUMBER] [--jobs PROCESSES]
+    python tests/fuzz/differential.py [COUNT] [--of websocket|http2] [--seed NUMBER] [--jobs PROCESSES]
 
-``--of`` says which engines: those of HTTP/1 or those of WebSockets, whose frames are also fed cut in two at
-every place, now and then.
+``--of`` says which engines: those of HTTP/1, or those of WebSockets or of HTTP/2, whose frames are also fed
+cut in two at every place, now and then.
 
 Prints the rate, and the script that the engines disagree on; exits with 1 then. Input NUMBER of a seed is
 always the same, however many processes there are: ``--first NUMBER`` begins with that one, and a COUNT of 1
@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 from under_test import ENGINES
 
-from fuzz import websocket_playing, websocket_scripts
+from fuzz import http2_playing, http2_scripts, websocket_playing, websocket_scripts
 from fuzz.chance import Chance
 from fuzz.frames import stream
 from fuzz.playing import difference
@@ -58,7 +58,21 @@ def check_websocket(seed: int, number: int) -> str:
     return websocket_playing.cut_difference(octets, limits, agreement)
 
 
-CHECKS: dict[str, Callable[[int, int], str]] = {"http1": check, "websocket": check_websocket}
+def check_http2(seed: int, number: int) -> str:
+    """The same for the engines of HTTP/2."""
+    chance = Chance.numbered(f"http2 {seed}", number)
+    script = http2_scripts.random_script(chance)
+    if number % EVERY_CUT:
+        return http2_playing.difference(script)
+    octets = b"".join(arguments[0] for name, arguments in script.steps if name == "receive")[:SHORT]
+    return http2_playing.cut_difference(octets, script.limits)
+
+
+CHECKS: dict[str, Callable[[int, int], str]] = {
+    "http1": check,
+    "websocket": check_websocket,
+    "http2": check_http2,
+}
 """What ``--of`` accepts."""
 
 Task = tuple[str, int, range]

@@ -47,7 +47,7 @@ def build() -> None:
         _preload()
         installed.write_text(wanted, "utf-8")
     flags = {"CC": COMPILER, "CFLAGS": FLAGS, "LDFLAGS": FLAGS, "ASAN_OPTIONS": "detect_leaks=0"}
-    flags |= {"SERVERY_BUILD_NATIVE": "require", "PYTHONWARNINGS": "ignore"}
+    flags |= {"SERVERY_BUILD_NATIVE": "require", "SERVERY_BUILD_HTTP2": "require", "PYTHONWARNINGS": "ignore"}
     subprocess.run([*install, "--no-deps", "--editable", TREE], check=True, env={**os.environ, **flags})
 
 
