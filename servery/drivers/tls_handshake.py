@@ -130,8 +130,9 @@ class Handshake(asyncio.Protocol):
         self._transport.abort()
 
     def stop(self, now: float, patient: bool = False) -> None:
-        """The server stops: no request can have come yet. With `patient` one may be on its way, behind the rest
-        of the handshake: both get a short time to arrive.
+        """The server stops: no request can have come yet.
+
+        With `patient` one may be on its way, behind the rest of the handshake: both get a short time.
         """
         service = self._gate.service
         if not patient:
