@@ -124,7 +124,7 @@ cdef class Http2Connection(Port):
         service.connected(self)
         self.begin()
         if service.stopping:
-            self.stop(self.reactor.clock())
+            self.stop(self.reactor.clock(), True)  # its client could not know: a request may be on its way
         else:
             self.settle()
         if ahead:
