@@ -40,8 +40,10 @@ BIN := .venv/bin
 ARGS ?=
 WHAT ?= run
 
-# The tests run in as many processes as there are processors. One with nothing left to do takes over from another.
-PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+# The tests run in one process more than there are processors: much of the time they wait, for other processes and for
+# time-outs. One with nothing left to do takes over from another.
+PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
+PARALLEL = -n $(PROCESSES) --dist worksteal
 
 # The code that a peer's bytes meet first: every line and every branch of it is tested.
 COMPLETE := servery/http1/*,servery/websocket/*,servery/errors.py,servery/events.py,servery/limits.py,servery/engine.py,servery/grammar.py

@@ -144,6 +144,7 @@ def test_probes(serve, path, method, status):
         assert server.access.lines() == []
 
 
+@pytest.mark.any_way
 def test_it_is_there_before_the_application_and_after(serve, tmp_path):
     """A start that takes long is alive and not ready; so is a stop, from its first moment."""
     source = """

@@ -101,6 +101,7 @@ def others(server, before):
 # --- start and share ----------------------------------------------------------------------------------
 
 
+@pytest.mark.any_way
 def test_two_workers_share_one_socket_and_end_with_their_master(start):
     with start(APP, "--no-access-log") as server:
         assert "workers=2" in server.wait_for("servery .* http://.*")[0]
@@ -570,6 +571,7 @@ def listening_inodes(port):
     return {row[9] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
 
 
+@pytest.mark.any_way
 def test_the_program_is_replaced_with_its_sockets_and_loses_no_request(start):
     with start(APP, "--no-access-log") as server, Client(server.port) as client:
         before, inodes = workers(server), listening_inodes(server.port)
@@ -634,6 +636,7 @@ def test_what_is_preloaded_is_shared_and_a_reload_replaces_the_program(start, tm
 # --- replaced when due --------------------------------------------------------------------------------
 
 
+@pytest.mark.any_way
 def test_workers_are_replaced_after_their_requests_and_no_client_notices(start):
     flags = ("--limit-max-requests", "200", "--limit-max-requests-jitter", "50", "--no-access-log")
     with start(APP, *flags) as server:
@@ -682,6 +685,7 @@ async def app(*args):
 # --- stuck --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.any_way
 def test_a_blocked_event_loop_is_told_with_its_stack_and_replaced(start):
     with start(APP, "--worker-timeout", "1.5") as server, server.connect() as sock, server.connect() as other:
         sock.sendall(GET % b"block/30")
@@ -769,6 +773,7 @@ def test_the_system_clock_may_jump(start, tmp_path):
 # --- the worker's side of its channel -------------------------------------------------------------------
 
 
+@pytest.mark.any_way
 def test_a_worker_reports_its_counters_when_it_is_asked_and_obeys(serve):
     entered, go_on = threading.Event(), threading.Event()
 
