@@ -342,7 +342,6 @@ def test_with_tls(start):
 
 
 @pytest.mark.any_way
-@pytest.mark.reference_only
 def test_with_http2(start):
     with start(APP, "--h2c") as server:
         command = ("curl", "-sS", "--http2-prior-knowledge", f"http://127.0.0.1:{server.port}/")

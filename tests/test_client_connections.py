@@ -85,7 +85,6 @@ def test_it_counts_before_the_handshake_of_tls(serve, material, pem):
         eventually(lambda: counted(server) == {})
 
 
-@pytest.mark.reference_only
 def test_it_counts_connections_of_http2_once(serve):
     with serve(ok, h2c=True, **SETTINGS) as server:
         for opening in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", GET):

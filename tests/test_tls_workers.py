@@ -243,7 +243,6 @@ def test_the_redirect_with_workers(start, material):
 
 
 @pytest.mark.any_way
-@pytest.mark.reference_only
 def test_http2_with_workers(start, material):
     pem = material.issue("localhost")
     with start("--tls-cert", pem, "--http2") as server:

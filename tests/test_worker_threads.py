@@ -35,7 +35,7 @@ async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         assert threading.current_thread() is not threading.main_thread()
         await lifespan(receive, send)
-        print(f"bye from {me}\n", end="", flush=True)  # in one piece: others print, too
+        print(f"bye from {me}\\n", end="", flush=True)  # in one piece: others print, too
         return
     kind, _, value = scope["path"][1:].partition("/")
     if kind in ("wait", "block", "deaf"):

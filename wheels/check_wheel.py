@@ -35,13 +35,13 @@ ENVIRONMENT = {
     if not name.startswith(("SERVERY_", "PYTHON", "COVERAGE"))
 }
 ENGINES = {"engine", "websocket", "tally"}
-FUSED = ENGINES | {"reactor", "shared", "calls", "http_cycle", "websocket_cycle", "connection"}
+FUSED = ENGINES | {"records", "reactor", "shared", "calls", "http_cycle", "websocket_cycle", "connection"}
 MODULES = ENGINES if os.name == "nt" else FUSED
 HTTP2 = {"hpack", "http2"} if os.name == "nt" else {"hpack", "http2", "http2_connection"}
 """What there is besides, if nghttp2 was there when the wheel was built."""
 WAYS = {
     ("python", "transport"): set(),
-    ("python", "reactor"): {"reactor"},
+    ("python", "reactor"): {"records", "reactor"},
     ("native", "transport"): ENGINES,
     ("native", "reactor"): FUSED,
 }

@@ -12,6 +12,9 @@ class KeptStamp:
 class Block:
     """Fields of a head that were seen before."""
 
+class Answering:
+    """What compiled cycles answer through: see `servery.engine.Answering`."""
+
 class Request:
     """A request head, for compiled callers."""
 
