@@ -308,7 +308,7 @@ def test_connections_by_state(serve):
             assert (found["servery_connections active"], found["servery_connections idle"]) == (1, 1)
             assert found["servery_requests_in_flight"] == 1
             assert found["servery_queue_wait_seconds_count"] == 1
-            assert found["servery_queue_wait_seconds_sum"] >= 0.2
+            assert found["servery_queue_wait_seconds_sum"] >= 0.19  # the loop's clock may be ahead
             server.call(app.open)
             read_response(busy)
 

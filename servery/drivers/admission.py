@@ -22,13 +22,18 @@ RETRY_AFTER = b"1"
 
 
 class Ticket:
-    """A request that waits; `admitted` once it may go on."""
+    """A request that waits; `admitted` once it may go on, `expired` once it has waited for too long."""
 
-    __slots__ = ("admitted", "cycle")
+    __slots__ = ("admitted", "cycle", "expired")
 
     def __init__(self, cycle: Any) -> None:
         self.cycle = cycle
-        self.admitted = False
+        self.admitted = self.expired = False
+
+    def expire(self) -> None:
+        """The time is over. Whoever waits must not ask another clock: a loop's may be a little ahead of it."""
+        self.expired = True
+        self.cycle.wake()
 
 
 class Admission:
@@ -99,9 +104,9 @@ class Admission:
         began = monotonic()
         ticket = Ticket(cycle)
         self._tickets.append(ticket)
-        alarm = self._loop.call_later(self._timeout, cycle.wake)
+        alarm = self._loop.call_later(self._timeout, ticket.expire)
         try:
-            while not (ticket.admitted or cycle.gone) and monotonic() - began < self._timeout:
+            while not (ticket.admitted or ticket.expired or cycle.gone):
                 await cycle.wait()
         except BaseException:
             if ticket.admitted:
