@@ -31,7 +31,7 @@ class Ticket:
         self.admitted = self.expired = False
 
     def expire(self) -> None:
-        """The time is over. Whoever waits must not ask another clock: a loop's may be a little ahead of it."""
+        """The time is over. Whoever waits must not ask another clock: a loop's may be ahead of it."""
         self.expired = True
         self.cycle.wake()
 
