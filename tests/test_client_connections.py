@@ -55,6 +55,11 @@ def counted(server) -> dict:
     return server.call(lambda: dict(server.service.clients._open))
 
 
+def gone(server) -> int:
+    """How many connections the server has seen come and go."""
+    return server.call(lambda: server.service.closed)
+
+
 # --- the limit ---------------------------------------------------------------------------------------------
 
 
@@ -177,10 +182,12 @@ def test_however_a_connection_ends_its_place_is_free_again(serve, material, pem)
                 GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
             ):
                 for end in (reset, socket.socket.close):
+                    before = gone(server)
                     sock = opened()
                     sock.sendall(data)
                     end(sock)
-                    eventually(lambda server=server: counted(server) == {})
+                    eventually(lambda server=server, before=before: gone(server) > before)
+                    assert counted(server) == {}
             with opened() as sock:
                 sock.sendall(WEBSOCKET + b"\x88\x80\0\0\0\0")
                 read_to_end(sock)
