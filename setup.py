@@ -148,6 +148,7 @@ class BuildNative(build_ext):
             compiler_directives=DIRECTIVES | {"linetrace": TRACE},
             force=True,
             quiet=True,
+            nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # processes, which are forked
         )
         for extension, made in zip(self.extensions, translated, strict=True):
             extension.sources = made.sources

@@ -58,7 +58,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What compares the engines is left out of a run that has only one of them."""
+    """What compares the engines is left out of a run that has only one of them.
+
+    The longest tests come first, so that nobody waits for them alone at the end.
+    """
+    items.sort(key=lambda item: item.path.name != "test_packaging.py")
     if len(chosen_names(config, "--engines", ENGINES)) < len(ENGINES):
         left_out = [item for item in items if "both_engines" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=left_out)
