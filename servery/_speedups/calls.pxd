@@ -17,8 +17,13 @@ cdef class Twin:
 cdef class Port(Transport):
     """The connection as its cycle sees it: the twin of `servery.engine.Port`."""
     cdef Shared _shared
+    cdef object _client, _server
+    cdef public double armed    # when the clock looks at it
+    cdef double _write_deadline # when the peer must have taken something of
+    cdef Py_ssize_t _was_unsent # what was queued then
     cdef Py_ssize_t _corked     # octets, and one for each part, that are queued in the engine only
-    cdef bint _stopped_reading
+    cdef bint _secure           # the client has used TLS
+    cdef bint _stopped_reading, _flush_due, _fin_sent, _ending
 
     cdef bint is_full(self, Call cycle) except -1           # more than the high-water mark waits for the peer
     cdef int consumed(self, Call cycle) except -1           # the application has taken what there was of the body
@@ -29,7 +34,11 @@ cdef class Port(Transport):
     cdef bint write_file(self, object sending) except -1    # after what is queued; whether the kernel has taken it all
     cdef int open_websocket(self, object handshake, object subprotocol, object headers) except -1
     cdef int response_complete(self, Call cycle) except -1
+    cdef int start_task(self, Call cycle) except -1         # run the application: now, up to where it waits, if it can be
     cdef int finished(self, Call cycle) except -1           # the application call has ended
+    cdef bint watch_deadline(self, double now) except -1    # whether the peer took nothing for too long, and was reset
+    cdef int watch_writing(self, double now) except -1      # within `Limits.write_timeout` it must, again and again
+    cdef int wind_up(self, bint closing, bint reset) except -1  # FIN and a lingering close, or the close, behind last words
 
 
 cdef class Call:

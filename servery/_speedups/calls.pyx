@@ -11,10 +11,16 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
+from .reactor cimport Reactor
+
 import warnings
 from types import CoroutineType, MethodType
 
+from ..addresses import peer_name
+from ..engine import NEVER as _NEVER
 from ..errors import ClientDisconnected
+
+cdef double NEVER = _NEVER
 
 cdef extern from "Python.h":
     ctypedef enum PySendResult:
@@ -37,7 +43,75 @@ cdef class Twin:
 
 
 cdef class Port(Transport):
-    """See calls.pxd."""
+    """See calls.pxd. What it does itself is the twin of `servery.drivers.writing`."""
+
+    def __init__(self, Reactor reactor, int fd, Shared shared, peername, sockname):
+        Transport.__init__(self, reactor, fd, None, peername, sockname)
+        self._shared = shared
+        self._client = peer_name(peername)
+        self._server = shared.server(sockname)
+        self.armed = self._write_deadline = NEVER
+
+    cdef int full(self) except -1:
+        return self.watch_writing(self.reactor.clock())
+
+    def abort(self):
+        """Reset the connection: the peer must not take what it has for complete."""
+        self.drop(True)
+
+    def end_of_turn(self):
+        """The turn of the loop in which something was kept back is over."""
+        self._flush_due = False
+        if self._corked and not self._lost:
+            self.write_out()
+
+    cdef int start_task(self, Call cycle) except -1:
+        cdef Shared shared = self._shared
+        shared.cycles.add(cycle)
+        task = shared.starter.start(call_of(cycle), cycle.request_id, self.reactor._running != 0)
+        if not cycle.ended:
+            cycle.task = task
+        return 0
+
+    cdef int finished(self, Call cycle) except -1:
+        cdef Shared shared = self._shared
+        shared.cycles.discard(cycle)
+        if not shared.connections:
+            shared.service.finished(cycle)
+        return 0
+
+    cdef bint watch_deadline(self, double now) except -1:
+        if self._write_deadline <= now:
+            if self.unsent and self.unsent >= self._was_unsent:
+                self.drop(True)
+                return True
+            self.watch_writing(now)
+        return False
+
+    cdef int watch_writing(self, double now) except -1:
+        self._was_unsent = self.unsent
+        if not self.unsent:
+            self._write_deadline = NEVER
+            return 0
+        self._write_deadline = now + self._shared.write_timeout
+        if self._write_deadline < self.armed:
+            self._shared.clock.arm(self, self._write_deadline)
+        return 0
+
+    cdef int wind_up(self, bint closing, bint reset) except -1:
+        if self.closing:
+            return 0
+        if closing:
+            self._ending = True
+            if reset:
+                self.drop(True)
+            else:
+                self.finish()
+                self.watch_writing(self.reactor.clock())
+        elif not self._fin_sent:
+            self._fin_sent = True
+            self.shut()
+        return 0
 
     cdef bint is_full(self, Call cycle) except -1:
         raise NotImplementedError
@@ -64,9 +138,6 @@ cdef class Port(Transport):
         raise NotImplementedError
 
     cdef int response_complete(self, Call cycle) except -1:
-        raise NotImplementedError
-
-    cdef int finished(self, Call cycle) except -1:
         raise NotImplementedError
 
 

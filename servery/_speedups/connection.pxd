@@ -10,16 +10,11 @@ cdef class Connection(Port):
     cdef Http1Engine _engine
     cdef WebSocketEngine _websocket     # speaks instead, once it is open
     cdef Call _cycle
-    cdef object _client, _server
     cdef object _fault          # of a handshake that is about to be refused
-    cdef public double armed
-    cdef double _write_deadline
-    cdef Py_ssize_t _was_unsent
     cdef int _held              # responses that are queued in the engine only
     cdef object _file_error
-    cdef bint _secure           # the client has used TLS
     cdef dict _tls              # what scopes say of it, where it was with us
-    cdef bint _fin_sent, _ending, _advance_due, _settling, _flush_due, _file_waits
+    cdef bint _advance_due, _settling, _file_waits
 
     cdef int received_frames(self, const char *data, Py_ssize_t size, double now) except -1
     cdef int dispatch(self, list events, double now) except -1
@@ -40,5 +35,3 @@ cdef class Connection(Port):
     cdef int settle_websocket(self) except -1
     cdef int advance(self) except -1
     cdef int switch_reading(self) except -1
-    cdef int wind_up(self, bint closing, bint reset) except -1
-    cdef int watch_writing(self, double now) except -1

@@ -7,7 +7,7 @@ another way.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from .calls cimport Call, Port, call_of
+from .calls cimport Call, Port
 from .engine cimport Http1Engine, Request
 from .http_cycle cimport HttpCycle, new_http_cycle
 from .reactor cimport Reactor, Transport
@@ -15,7 +15,6 @@ from .shared cimport Shared, own_facts
 from .websocket cimport WebSocketEngine
 from .websocket_cycle cimport WebSocketCycle, new_websocket_cycle
 
-from ..addresses import peer_name
 from ..drivers.asyncio_driver import NEWER_VERSION
 from ..drivers.sendfile import FileToSend
 from ..drivers.service import error_log
@@ -58,12 +57,8 @@ cdef class Connection(Port):
     """See `servery.drivers.asyncio_driver.AsyncioConnection`; here it is its own transport."""
 
     def __init__(self, Reactor reactor, int fd, Shared shared, peername, sockname):
-        Port.__init__(self, reactor, fd, None, peername, sockname)
-        self._shared = shared
-        self._client = peer_name(peername)
-        self._server = shared.server(sockname)
+        Port.__init__(self, reactor, fd, shared, peername, sockname)
         self._engine = shared.make_engine(reactor.clock())
-        self.armed = self._write_deadline = NEVER
 
     def start(self, bytes ahead=b"", bint secure=False, session=None):
         """The connection was accepted.
@@ -128,9 +123,6 @@ cdef class Connection(Port):
         self._shared.service.disconnected(self)
         return self.lose_cycle()
 
-    cdef int full(self) except -1:
-        return self.watch_writing(self.reactor.clock())
-
     cdef int drained(self) except -1:
         if not self._ending:
             self._write_deadline = NEVER
@@ -149,11 +141,8 @@ cdef class Connection(Port):
 
     def on_deadline(self, double now):
         """The time has come that the clock was armed for; it may have moved on since."""
-        if self._write_deadline <= now:
-            if self.unsent and self.unsent >= self._was_unsent:
-                self.drop(True)
-                return
-            self.watch_writing(now)
+        if self.watch_deadline(now):
+            return
         if self._websocket is None:
             if self._engine.deadline <= now:
                 self.dispatch(self._engine.expire(now), now)
@@ -176,16 +165,6 @@ cdef class Connection(Port):
         """The stream grace is over: ``receive()`` of the request in progress says ``http.disconnect``."""
         if self._cycle is not None:
             self._cycle.disconnected(False)
-
-    def abort(self):
-        """Reset the connection: the peer must not take what it has for complete."""
-        self.drop(True)
-
-    def end_of_turn(self):
-        """The turn of the loop in which something was kept back is over."""
-        self._flush_due = False
-        if self._corked and not self._lost:
-            self.write_out()
 
     # --- from the cycle
 
@@ -243,14 +222,6 @@ cdef class Connection(Port):
             raise self._file_error
         if self._cycle is not cycle or self.closing:
             raise ClientDisconnected("the client has closed the connection")
-
-    cdef int finished(self, Call cycle) except -1:
-        """The application call has ended."""
-        cdef Shared shared = self._shared
-        shared.cycles.discard(cycle)
-        if not shared.connections:
-            shared.service.finished(cycle)
-        return 0
 
     cdef bint is_full(self, Call cycle) except -1:
         return self._full
@@ -413,11 +384,7 @@ cdef class Connection(Port):
             return self.refuse_handshake(cycle)
         if shared.bounded and shared.service.full:
             return self.refuse(cycle, 503, "Service Unavailable", b"retry-after: 1\r\n")
-        shared.cycles.add(cycle)
-        task = shared.starter.start(call_of(cycle), cycle.request_id, self.reactor._running != 0)
-        if not cycle.ended:
-            cycle.task = task
-        return 0
+        return self.start_task(cycle)
 
     cdef int refuse_handshake(self, Call cycle) except -1:
         fault, self._fault = self._fault, None
@@ -485,6 +452,7 @@ cdef class Connection(Port):
             self.switch_reading()
             engine.body_paused(self._stopped_reading, self.reactor.clock())
         if engine.half_closed or engine.closing:
+            self.write_out()
             self.wind_up(engine.closing, engine.reset)
         if engine.deadline < self.armed and not self._lost:
             self._shared.clock.arm(self, engine.deadline)
@@ -497,6 +465,7 @@ cdef class Connection(Port):
         if not self._full:
             self.write_out()  # pings are answered, unless the peer takes nothing
         if engine.half_closed or engine.closing:
+            self.write_out()
             self.wind_up(engine.closing, engine.reset)
         if engine.deadline < self.armed and not self._lost:
             self._shared.clock.arm(self, engine.deadline)
@@ -526,31 +495,3 @@ cdef class Connection(Port):
     cdef int switch_reading(self) except -1:
         self._stopped_reading = not self._stopped_reading
         return self.read_on(not self._stopped_reading)
-
-    cdef int wind_up(self, bint closing, bint reset) except -1:
-        """Last words, then FIN and a lingering close, or the close itself."""
-        self.write_out()
-        if self.closing:
-            return 0
-        if closing:
-            self._ending = True
-            if reset:
-                self.drop(True)
-            else:
-                self.finish()
-                self.watch_writing(self.reactor.clock())
-        elif not self._fin_sent:
-            self._fin_sent = True
-            self.shut()
-        return 0
-
-    cdef int watch_writing(self, double now) except -1:
-        """The peer must take something within `Limits.write_timeout`, again and again."""
-        self._was_unsent = self.unsent
-        if not self.unsent:
-            self._write_deadline = NEVER
-            return 0
-        self._write_deadline = now + self._shared.write_timeout
-        if self._write_deadline < self.armed:
-            self._shared.clock.arm(self, self._write_deadline)
-        return 0

@@ -20,13 +20,8 @@ cdef class Http2Connection(Port):
     cdef dict _ports            # and ports of the reference, for what opens a tunnel
     cdef set _waiting           # cycles that wait for the peer
     cdef readonly set waiting     # ports that do
-    cdef object _client, _server, _info
-    cdef public double armed
-    cdef double _write_deadline
-    cdef Py_ssize_t _was_unsent
+    cdef object _info
     cdef bint _batch            # octets are being dispatched: what is made of them leaves behind the last one
-    cdef bint _secure           # the client has used TLS
-    cdef bint _fin_sent, _ending, _flush_due
 
     cdef int dispatch(self, list events, double now) except -1
     cdef StreamCycle begin_request(self, Request request, double now)
@@ -42,5 +37,3 @@ cdef class Http2Connection(Port):
     cdef int lose_cycles(self) except -1
     cdef int log_cycle(self, StreamCycle cycle, bint aborted) except -1
     cdef int look_again(self) except -1
-    cdef int wind_up(self, bint closing) except -1
-    cdef int watch_writing(self, double now) except -1

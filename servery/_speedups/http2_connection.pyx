@@ -12,14 +12,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from libc.stdint cimport uint8_t
 
-from .calls cimport Call, Port, call_of
+from .calls cimport Call, Port
 from .engine cimport Request
 from .http2 cimport Http2Engine
 from .http_cycle cimport HttpCycle, http_twin
 from .reactor cimport Reactor
 from .shared cimport Shared
 
-from ..addresses import peer_name
 from ..asgi.messages import send_other
 from ..asgi.scope import ConnectionInfo
 from ..asgi.websocket_cycle import WebSocketCycle
@@ -103,14 +102,10 @@ cdef class Http2Connection(Port):
     """See `servery.drivers.http2_driver.Http2Connection`; here it is its own transport."""
 
     def __init__(self, Reactor reactor, int fd, Shared shared, peername, sockname):
-        Port.__init__(self, reactor, fd, None, peername, sockname)
-        self._shared = shared
-        self._client = peer_name(peername)
-        self._server = shared.server(sockname)
+        Port.__init__(self, reactor, fd, shared, peername, sockname)
         self._engine = shared.service.make_http2(reactor.clock())
         self._cycles, self._ports = {}, {}
         self._waiting, self.waiting = set(), set()
-        self.armed = self._write_deadline = NEVER
 
     def start(self, bytes ahead=b"", bint secure=False):
         """The connection was accepted. `ahead` is what has come already, `secure` says that the client has used TLS."""
@@ -158,9 +153,6 @@ cdef class Http2Connection(Port):
         self._engine.forget()
         return 0
 
-    cdef int full(self) except -1:
-        return self.watch_writing(self.reactor.clock())
-
     cdef int drained(self) except -1:
         if not self._ending:
             self._write_deadline = NEVER
@@ -170,11 +162,8 @@ cdef class Http2Connection(Port):
 
     def on_deadline(self, double now):
         """The time has come that the clock was armed for; it may have moved on since."""
-        if self._write_deadline <= now:
-            if self.unsent and self.unsent >= self._was_unsent:
-                self.drop(True)
-                return
-            self.watch_writing(now)
+        if self.watch_deadline(now):
+            return
         if self._engine.deadline <= now:
             self.dispatch(self._engine.expire(now), now)
         self.settle()
@@ -192,16 +181,6 @@ cdef class Http2Connection(Port):
             (<StreamCycle>cycle).disconnected(False)
         for port in list(self._ports.values()):
             port.cycle.disconnected(lost=False)
-
-    def abort(self):
-        """Reset the connection: the peer must not take what it has for complete."""
-        self.drop(True)
-
-    def end_of_turn(self):
-        """The turn of the loop in which something was kept back is over."""
-        self._flush_due = False
-        if self._corked and not self._lost:
-            self.write_out()
 
     # --- from cycles
 
@@ -238,10 +217,7 @@ cdef class Http2Connection(Port):
         return self.log_cycle(<StreamCycle>cycle, False)
 
     cdef int finished(self, Call cycle) except -1:
-        cdef Shared shared = self._shared
-        shared.cycles.discard(cycle)
-        if not shared.connections:
-            shared.service.finished(cycle)
+        Port.finished(self, cycle)
         return self.release_cycle(<StreamCycle>cycle)
 
     cdef int write_out(self) except -1:
@@ -427,11 +403,7 @@ cdef class Http2Connection(Port):
             return self.release_cycle(cycle)
         if shared.bounded and shared.service.full:
             return self.refuse(cycle)
-        shared.cycles.add(cycle)
-        task = shared.starter.start(call_of(cycle), cycle.request_id, self.reactor._running != 0)
-        if not cycle.ended:
-            cycle.task = task
-        return 0
+        return self.start_task(cycle)
 
     cdef int refuse(self, StreamCycle cycle) except -1:
         """One request too many: the application is not asked for it."""
@@ -513,29 +485,5 @@ cdef class Http2Connection(Port):
             return 0
         self.write_out()
         if self._engine.half_closed or self._engine.closing:
-            return self.wind_up(self._engine.closing)
-        return 0
-
-    cdef int wind_up(self, bint closing) except -1:
-        """FIN and a lingering close, or the close itself, behind the last words."""
-        if self.closing:
-            return 0
-        if closing:
-            self._ending = True
-            self.finish()
-            return self.watch_writing(self.reactor.clock())
-        if not self._fin_sent:
-            self._fin_sent = True
-            return self.shut()
-        return 0
-
-    cdef int watch_writing(self, double now) except -1:
-        """The peer must take something within `Limits.write_timeout`, again and again."""
-        self._was_unsent = self.unsent
-        if not self.unsent:
-            self._write_deadline = NEVER
-            return 0
-        self._write_deadline = now + self._shared.write_timeout
-        if self._write_deadline < self.armed:
-            self._shared.clock.arm(self, self._write_deadline)
+            return self.wind_up(self._engine.closing, False)
         return 0
