@@ -13,8 +13,8 @@ from typing import Any
 import hpack
 from h2_peer import make_engine
 
-from fuzz.http2_scripts import STREAMS, Script, Step
-from servery.errors import ServeryError
+from fuzz.http2_scripts import STREAMS, Script
+from fuzz.taking import taken
 from servery.events import ConnectionFailed, Event, StreamFailed
 from servery.limits import Limits
 
@@ -67,21 +67,12 @@ class _Reader:
         return frames
 
 
-def _taken(engine: Any, step: Step) -> Any:
-    method, arguments = step
-    try:
-        result = getattr(engine, method)(*arguments)
-    except ServeryError as error:
-        return type(error), str(error)
-    return [_plain(one) for one in result] if isinstance(result, list) else result
-
-
 def play(name: str, script: Script) -> list[Seen]:
     """What `name` makes of every step."""
     engine, reader = make_engine(name, script.limits, stamp, 0.0), _Reader()
     seen: list[Seen] = []
     for step in script.steps:
-        result = _taken(engine, step)
+        result = taken(engine, step, _plain)
         if step[0] in _GONE:
             return [*seen, (step[0], result, engine.closing)]
         frames = reader.read(b"".join(engine.take_output()))

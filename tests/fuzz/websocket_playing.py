@@ -12,8 +12,8 @@ from typing import Any
 
 from websocket_subjects import ENGINES, chosen, engine_class
 
-from fuzz.websocket_scripts import LAST, Script, Step
-from servery.errors import ServeryError
+from fuzz.taking import taken
+from fuzz.websocket_scripts import LAST, Script
 from servery.events import Event, MessageReceived, WebSocketFailed
 from servery.limits import Limits
 from servery.websocket.deflate import Deflater, DeflateSettings, Inflater
@@ -43,20 +43,11 @@ def _plain(event: Event) -> Any:
     return event
 
 
-def _taken(engine: Any, step: Step) -> Any:
-    method, arguments = step
-    try:
-        result = getattr(engine, method)(*arguments)
-    except ServeryError as error:
-        return type(error), str(error)
-    return [_plain(one) for one in result] if isinstance(result, list) else result
-
-
 def play(name: str, script: Script) -> list[Seen]:
     """What `name` makes of every step."""
     with chosen(name):
         engine = _engine(script)
-    return [(step[0], _taken(engine, step), _STATE(engine)) for step in script.steps]
+    return [(step[0], taken(engine, step, _plain), _STATE(engine)) for step in script.steps]
 
 
 def difference(script: Script) -> str:
